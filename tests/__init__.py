@@ -1,0 +1,1 @@
+"""One test per module, in folders that mirror the sources."""
