@@ -1,0 +1,1 @@
+"""The golden model, Verilator builds and runs, benches and the command line."""
