@@ -1,0 +1,19 @@
+"""The matrix engine: exact MX dot products of streamed weights and stationary activations."""
+
+from rtl.mac.engine import MatrixEngine
+from rtl.mac.geometry import MacGeometry
+from rtl.mac.operation import (
+    ActivationLayout,
+    ActivationRequestLayout,
+    OperationLayout,
+    ResultLayout,
+)
+
+__all__ = [
+    "ActivationLayout",
+    "ActivationRequestLayout",
+    "MacGeometry",
+    "MatrixEngine",
+    "OperationLayout",
+    "ResultLayout",
+]

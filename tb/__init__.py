@@ -1,0 +1,1 @@
+"""cocotb testbenches: drivers, monitors, device models and checkers."""

@@ -1,0 +1,1 @@
+"""Tests of the testbenches: they run the cocotb tests under Verilator."""
