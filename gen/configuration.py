@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from rtl.config import DEFAULT_PRESET, ConfigError, TileConfig, preset
+from rtl.config import DEFAULT_PRESET, PRESETS, ConfigError, TileConfig, preset
 
 
 def load(
@@ -53,6 +53,20 @@ def load(
         if file is None or not file_at_fault:
             raise
         raise ConfigError(f"{file}: {error}", field=error.field) from None
+
+
+def file_schema() -> dict[str, Any]:
+    """Return the JSON schema of a configuration file: any fields, and the preset."""
+    schema = TileConfig.model_json_schema()
+    schema["title"] = "Configuration of a Jalapeno RTL tile"
+    schema["description"] = "Fields that are left out have the value of the preset."
+    schema["properties"]["preset"] = {
+        "description": "named configuration to start from",
+        "type": "string",
+        "enum": list(PRESETS),
+        "default": DEFAULT_PRESET,
+    }
+    return schema
 
 
 def read_toml(file: Path) -> dict[str, Any]:

@@ -18,8 +18,10 @@ _MODULE = re.compile(r"module \\(\S+)")
 _CELL = re.compile(r"(\s*cell )\\(\S+)( \\\S+)")
 _WIRE = re.compile(r"\s*wire width (\d+)(?: (input|output|inout) (\d+))? *( signed)? \\(\S+)")
 _MEMORY_NAME = re.compile(r'(\s*parameter \\MEMID )"\\\\(\S+)"')
+_INIT = re.compile(r"\s*attribute \\init ")
 _PRIORITY = re.compile(r"\s*parameter (?:signed )?\\PRIORITY ")
 _STRING_OR_NAME = re.compile(r'"(?:\\.|[^"\\])*"|\\\S+')
+_FIELD = re.compile(r"\\(\S+[.\[]\S*)")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -78,7 +80,7 @@ def parse(text: str, *, fields: bool = False) -> list[Module]:
             name, lines = match[1], []
         elif line == "end":
             modules.append(Module(name, tuple(lines)))
-        elif line and (not line.lstrip().startswith("attribute ") or r"\init " in line):
+        elif line and (_INIT.match(line) or not line.lstrip().startswith("attribute ")):
             lines.append(line)
     modules = [_renumber_priorities(module) for module in modules]
     return modules if fields else [_drop_fields(module) for module in modules]
@@ -237,15 +239,15 @@ def _renumber_priorities(module: Module) -> Module:
 
 
 def _drop_fields(module: Module) -> Module:
-    fields = {
-        match[5]
-        for line in module.lines
-        if (match := _WIRE.fullmatch(line)) and match[2] is None and re.search(r"[.\[]", match[5])
-    }
-
-    def repeats_field(line: str) -> bool:
-        if match := _WIRE.fullmatch(line):
-            return match[5] in fields
-        return line.startswith("connect \\") and line[len("connect \\") :].split(" ")[0] in fields
-
-    return replace(module, lines=tuple(line for line in module.lines if not repeats_field(line)))
+    """Drop wires whose name has a dot or bracket, and that are driven but not used."""
+    statements: dict[str, list[int]] = {}
+    used = set()
+    for index, line in enumerate(module.lines):
+        names = _FIELD.findall(line)
+        wire = _WIRE.fullmatch(line)
+        if names and (wire or line.startswith(f"connect \\{names[0]} ")):
+            statements.setdefault(names.pop(0), []).append(index)
+        used.update(names)
+    dropped = {index for name in statements.keys() - used for index in statements[name]}
+    lines = (line for index, line in enumerate(module.lines) if index not in dropped)
+    return replace(module, lines=tuple(lines))

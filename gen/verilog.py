@@ -315,7 +315,9 @@ write_verilog -sv -noattr
     if yosys.returncode:
         reason = yosys.stderr.strip().splitlines() or ["it gave no reason"]
         raise EmissionError(f"Yosys failed to write Verilog: {reason[-1]}.")
-    return yosys.stdout
+    # Yosys writes a memory in `always_ff` and initialises it in an `initial` block, which the
+    # standard does not allow together (IEEE 1800-2017, 9.2.2.4).
+    return yosys.stdout.replace("always_ff @", "always @")
 
 
 def _split(verilog: str) -> dict[str, str]:

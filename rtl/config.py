@@ -146,7 +146,7 @@ def _count(
         strict=True,
         ge=low,
         le=high,
-        multiple_of=step,
+        multiple_of=step if step > 1 else None,
         description=description,
         json_schema_extra={"unit": unit, "allowed": f"{kind} from {low} to {high}"},
     )

@@ -1,10 +1,10 @@
 """Repeated hardware that is emitted once and instantiated many times.
 
-Amaranth emits one Verilog module per *instance*, so an array of a thousand multiplier columns becomes
-a thousand copies of the same text, which every later tool then compiles a thousand times. A `Leaf` is
-a component with a name of its own. Under an emitting platform (`gen.verilog.Emission`) it becomes
-an `Instance` of the module of that name, and the module itself is emitted once; everywhere else, for
-example in Amaranth's simulator, it is an ordinary submodule.
+Amaranth emits one Verilog module per *instance*, so an array of a thousand multiplier columns
+becomes a thousand copies of the same text, which every later tool then compiles a thousand times.
+A `Leaf` is a component with a name of its own. Under an emitting platform (`gen.verilog.Emission`)
+it becomes an `Instance` of the module of that name, and the module itself is emitted once;
+everywhere else, for example in Amaranth's simulator, it is an ordinary submodule.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ class LeafEmitter(Protocol):
 class Leaf(wiring.Component):
     """A component that is emitted as one named module, however often it is used.
 
-    Subclasses define `module_name` and `build`. Two leaves with the same `module_name` **must** build
-    the same hardware: the name is the key. Attributes that change the hardware therefore belong in it.
+    Subclasses define `module_name` and `build`. Two leaves with the same `module_name` **must**
+    build the same hardware: the name is the key. Attributes that change the hardware therefore
+    belong in it.
     """
 
     @property

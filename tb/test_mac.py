@@ -313,6 +313,48 @@ async def rows_that_take_no_part(dut):
 
 
 @cocotb.test()
+async def results_that_nobody_takes(dut):
+    """However long results wait, no group buffer is written before it was drained."""
+    bench = await started(dut)
+    for rows in {1, most_rows(CONFIG, Format.MXFP4)}:
+        bench.results.pauses = iter(lambda: True, None)
+        bench.submit(plain_job(Format.MXFP4, Format.MXFP4, rows, 6, 1))
+        for _ in range(20 * CONFIG.acc_depth + 100):
+            await RisingEdge(dut.clk)
+        bench.pause(None)
+        await bench.finish(LONG)
+
+
+@cocotb.test(skip=not CONFIG.transposer)
+async def anchors_follow_the_position(dut):
+    """Tokens on both sides of a block's end have different n: the window ends at another bit."""
+    bench = await started(dut)
+    make = maker()
+    for activation in FORMATS:
+        rows = most_rows(CONFIG, activation)
+        for distance in range(CONFIG.acc_bits - 20, CONFIG.acc_bits):
+            last = 2 * BLOCK - 1  # the position of token 0; token 1 begins the third block
+            length = last + rows
+            values = make.tensor((rows, length), activation, False)
+            codes = values.codes.copy()
+            # The first block only keeps the anchor up, so that the low bits of the second show.
+            codes[:, 0] = 0
+            codes[:, 2:] = 0
+            scales = np.full(values.scales.shape, 150 - distance, np.uint8)
+            scales[:, 0] = 150
+            bench.submit(
+                Job(
+                    MXTensor(codes, scales, activation, length),
+                    make.tensor((length, BLOCK), FORMATS[-1], False),
+                    last=last,
+                    last_step=True,
+                    transpose=True,
+                )
+            )
+    await bench.finish(LONG)
+
+
+@cocotb.test()
 async def values_beyond_the_range_may_hold_anything(dut):
     """Neurons outside [lo, hi) deliver +0 though their scales exceed their maximum."""
     bench = await started(dut)

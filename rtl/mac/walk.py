@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -76,6 +76,8 @@ class OperandWalk(wiring.Component):
         group = self.config.group_outputs
         operation = self.operation
         index = Signal.like(self.base)  # first output of this row
+        # A group of one row ends with every row.
+        full = Const(1) if rows == 1 else self.row + self.two >= rows - 1
 
         m.d.comb += [
             self.second.eq(
@@ -85,8 +87,7 @@ class OperandWalk(wiring.Component):
                 Mux(
                     self.tile,
                     self.row == self.geometry.tile_rows - 1,
-                    (index + Mux(self.two, 2 * columns, columns) >= operation.outputs)
-                    | (self.row + self.two >= rows - 1),
+                    (index + Mux(self.two, 2 * columns, columns) >= operation.outputs) | full,
                 )
             ),
             self.last_plane.eq(self.plane == operation.weight),

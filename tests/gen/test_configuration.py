@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gen.configuration import load, parse_setting
+from gen.configuration import file_schema, load, parse_setting
 from rtl.config import PRESETS, ConfigError, Mesh, TileConfig
 
 
@@ -106,3 +106,11 @@ def test_parse_setting(setting: str, expected: tuple) -> None:
 def test_not_a_setting(setting: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a setting; write field=value"):
         parse_setting(setting)
+
+
+def test_schema_of_files_accepts_what_load_accepts() -> None:
+    schema = file_schema()
+    assert set(schema["properties"]) == {field.name for field in TileConfig.fields()} | {"preset"}
+    assert schema["properties"]["preset"]["enum"] == list(PRESETS)
+    assert schema["additionalProperties"] is False
+    assert "required" not in schema

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import EnableInserter, Module
+from amaranth.hdl import DomainRenamer, EnableInserter, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -141,6 +141,40 @@ def test_no_escaped_names_no_attributes_no_origin(design: VerilogDesign) -> None
 def test_fields_of_structures_are_kept_on_demand(design: VerilogDesign) -> None:
     assert "i__payload__a" not in design.text
     assert "i__payload__a" in emit(Block(), "block", CONFIG, fields=True).text
+
+
+def test_a_signal_with_a_dot_in_its_name_is_no_field() -> None:
+    class Dotted(wiring.Component):
+        i: In(4)
+        o: Out(4)
+
+        def elaborate(self, platform: Any) -> Module:
+            m = Module()
+            dotted, written = Signal(4, name="a.b"), Signal(4, name="a[0]")
+            m.d.sync += [dotted.eq(self.i), written.eq(dotted)]
+            m.d.comb += self.o.eq(written + 1)
+            return m
+
+    text = emit(Dotted(), "x", CONFIG).text
+    assert "reg [3:0] a__b = 4'h0;" in text
+    assert "reg [3:0] a_0 = 4'h0;" in text
+
+
+def test_a_leaf_follows_a_renamed_domain() -> None:
+    class Top(wiring.Component):
+        o: Out(4)
+
+        def elaborate(self, platform: Any) -> Module:
+            m = Module()
+            m.submodules.slow = slow = Sized(4)
+            m.submodules.fast = DomainRenamer("fast")(fast := Sized(4))
+            m.d.comb += self.o.eq(slow.o ^ fast.o)
+            return m
+
+    design = emit(Top(), "x", CONFIG)
+    assert design.modules == ("jalapeno_x", "sized")
+    assert {port.name for port in design.ports} == {"clk", "rst", "fast_clk", "fast_rst", "o"}
+    assert design.text.count(".clk(fast_clk)") == design.text.count(".clk(clk)") == 1
 
 
 def test_assertions_are_kept(design: VerilogDesign) -> None:

@@ -104,7 +104,6 @@ def test_verilator_accepts_generated_verilog(generated):
     lint(generated, waivers.vlt())
 
 
-@pytest.mark.xfail(reason="gen.verilog writes always_ff for memories that initial blocks fill")
 def test_slang_accepts_generated_verilog(generated):
     slang(generated)
 

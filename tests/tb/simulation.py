@@ -1,10 +1,12 @@
 """How pytest runs the cocotb tests of a block, and for which configurations."""
 
+import functools
+import json
 import os
 from pathlib import Path
 
 from gen.blocks import BLOCKS
-from gen.verilog import emit
+from gen.verilog import VerilogDesign, emit
 from rtl.config import PRESETS, TileConfig
 from sim import verilator
 
@@ -36,10 +38,19 @@ CONFIGURATIONS = {
 }
 """What the blocks are verified for; each is a build of its own."""
 
+if CHOSEN := os.environ.get("JALAPENO_CONFIG"):
+    CONFIGURATIONS = {"chosen": TileConfig.from_dict(json.loads(CHOSEN))}
+
+
+@functools.cache
+def emitted(block: str, config: TileConfig) -> VerilogDesign:
+    """Return the Verilog of a block."""
+    return emit(BLOCKS[block].build(config), block, config)
+
 
 def build(block: str, config: TileConfig) -> verilator.Build:
     """Return the simulation of a block."""
-    design = emit(BLOCKS[block].build(config), block, config)
+    design = emitted(block, config)
     ports = [port.name for port in design.ports]
     return verilator.build({f"{design.top}.sv": design.text}, design.top, ports, waves=WAVES)
 

@@ -1,0 +1,68 @@
+"""The blocks that can be generated, tested and measured by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from amaranth.lib import wiring
+
+from rtl.config import TileConfig
+
+
+class UnknownBlock(ValueError):
+    """There is no block of that name; the message is one sentence that says which there are."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of the chip that stands for itself.
+
+    Attributes
+    ----------
+    name
+        Name on the command line and in file and module names.
+    description
+        What it is, as a phrase.
+    build
+        Function that makes the component from a configuration. It imports the hardware itself, so
+        that listing blocks loads none.
+    """
+
+    name: str
+    description: str
+    build: Callable[[TileConfig], wiring.Component]
+
+
+def _mac(config: TileConfig) -> wiring.Component:
+    from rtl.mac import MatrixEngine
+
+    return MatrixEngine(config)
+
+
+BLOCKS: Mapping[str, Block] = MappingProxyType(
+    {
+        block.name: block
+        for block in [
+            Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
+        ]
+    }
+)
+"""Every block by name."""
+
+
+def find(name: str) -> Block:
+    """Return the block called `name`.
+
+    Raises
+    ------
+    UnknownBlock
+        There is none.
+    """
+    if name not in BLOCKS:
+        near = difflib.get_close_matches(name, BLOCKS, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(BLOCKS)}."
+        raise UnknownBlock(f"There is no block {name}; {hint}")
+    return BLOCKS[name]

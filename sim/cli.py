@@ -1,0 +1,353 @@
+"""The command ``jalapeno``.
+
+Hardware, simulators and benches are imported by the commands that need them, so that help and
+errors come at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gen.configuration import file_schema, load
+from rtl.config import DEFAULT_PRESET, PRESETS
+from sim.progress import BarProgress
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout, which an editable installation runs from."""
+
+FAILED = 1
+REFUSED = 2
+INTERRUPTED = 130
+
+PLAIN_WIDTH = 160
+"""Width of tables that go into a file or a pipe."""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        metavar="NAME",
+        help=f"Configuration to start from: {', '.join(PRESETS)}; {DEFAULT_PRESET} if left out.",
+        rich_help_panel="Configuration",
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE.toml",
+        help="Fields to change, and optionally `preset`, from a TOML file.",
+        rich_help_panel="Configuration",
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="FIELD=VALUE",
+        help="Field to change, such as lanes=8 or mesh=4x2; as often as you like.",
+        rich_help_panel="Configuration",
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"jalapeno-rtl {version('jalapeno-rtl')}")
+        raise typer.Exit
+
+
+@app.callback()
+def jalapeno(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = False,
+) -> None:
+    """Generate, verify and measure a scaled-down Jalapeño LLM-inference tile.
+
+    New here? **jalapeno demo** shows it at work, and **jalapeno info** explains every parameter.
+    Parameters come from a preset, then a file, then single settings; later ones win.
+    """
+
+
+@app.command()
+def generate(
+    block: Annotated[
+        str | None,
+        typer.Argument(metavar="BLOCK", help="Block to generate; all of them if left out."),
+    ] = None,
+    out: Annotated[
+        Path, typer.Option("--out", metavar="DIR", help="Where to put the directory.")
+    ] = Path("build"),
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the Verilog of a block, and what goes with it.
+
+    The directory **build/BLOCK-HASH** receives SystemVerilog, manifest.json (configuration, ports,
+    registers, counters, checksums), a C header, a FuseSoC core file and lint waivers. The same
+    configuration always gives the same bytes.
+    """
+    from gen import package
+    from gen.blocks import BLOCKS, find
+
+    configuration = load(preset, config, settings or ())
+    names = [find(block).name] if block else list(BLOCKS)
+    packages = []
+    progress = _progress()
+    for name in names:
+        with progress.task(f"generating {name}"):
+            packages.append(package.generate(name, configuration, out))
+    if as_json:
+        _print_json(
+            {
+                "packages": [
+                    {"directory": str(built.directory), "manifest": built.manifest}
+                    for built in packages
+                ]
+            }
+        )
+        return
+    for built in packages:
+        table = Table("file", "bytes", title=str(built.directory), title_justify="left")
+        table.columns[1].justify = "right"
+        for file in sorted(built.directory.iterdir()):
+            table.add_row(file.name, f"{file.stat().st_size:,}")
+        _console().print(table)
+
+
+@app.command("test")
+def run_tests(
+    block: Annotated[
+        str | None,
+        typer.Argument(metavar="BLOCK", help="Block to test; all of them if left out."),
+    ] = None,
+    waves: Annotated[
+        bool, typer.Option("--waves", help="Record waveforms, and say where they are.")
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            "--seed", min=0, help="Seed of the random stimulus; a failure prints its own."
+        ),
+    ] = None,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+) -> None:
+    """Run the cocotb tests of a block on its Verilog under Verilator.
+
+    Without configuration options the tests run on configurations of their own choice, odd and
+    minimal ones among them; with any, on that configuration. The first run of a configuration
+    compiles a simulator, which takes a minute; later ones find it in a cache.
+    """
+    from gen.blocks import find
+
+    tests = ROOT / "tests" / "tb"
+    target = tests / f"test_{find(block).name}.py" if block else tests
+    if not target.exists():
+        _refuse(f"{target} does not exist; run this from a checkout installed with pip install -e.")
+    environment = dict(os.environ)
+    if preset or config or settings:
+        environment["JALAPENO_CONFIG"] = load(preset, config, settings or ()).to_json()
+    if seed is not None:
+        environment["JALAPENO_SEED"] = str(seed)
+    command = [sys.executable, "-m", "pytest", str(target)]
+    records = Path("build", "test", block or "all").absolute()
+    if waves:
+        environment["JALAPENO_WAVES"] = "1"
+        records.parent.mkdir(parents=True, exist_ok=True)
+        command.append(f"--basetemp={records}")
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    if waves:
+        for dump in sorted(records.rglob("*.vcd")):
+            print(f"waveform: {dump}")
+    raise typer.Exit(status)
+
+
+@app.command()
+def bench(
+    block: Annotated[str, typer.Argument(metavar="BLOCK", help="Block to measure.")],
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if a target is missed.")
+    ] = False,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure a block: cycles on its Verilog under Verilator, size by Yosys.
+
+    Every figure is measured by this very run and stands beside its bound and its target.
+    """
+    from sim import bench as benches
+    from sim.figures import report
+
+    chosen = benches.find(block)
+    configuration = load(preset, config, settings or ())
+    result = report(block, configuration, chosen.run(configuration, _progress()))
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        _console().print(result.to_table())
+    if check and not result.met:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def demo(
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a layer of a real language model on the hardware, and compare every bit with numpy.
+
+    Generates the Verilog, compiles it with Verilator, runs the layer and says what came out. Needs
+    nothing but a C++ compiler.
+    """
+    from sim import demo as demonstration
+    from sim.figures import report
+
+    configuration = load(preset, config, settings or ())
+    # Explanations are for people; with --json only the object goes to standard output.
+    console = Console(stderr=True, quiet=True) if as_json else _console()
+    result = report("demo", configuration, demonstration.run(configuration, _progress(), console))
+    if as_json:
+        _print_json(result.to_dict())
+    else:
+        console.print(result.to_table())
+
+
+@app.command()
+def info(
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of configuration files.")
+    ] = False,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a configuration: every field, what follows from it, presets, blocks and tools."""
+    from sim.info import info as gather
+
+    if schema:
+        _print_json(file_schema())
+        return
+    configuration = load(preset, config, settings or ())
+    facts = gather(configuration)
+    if as_json:
+        _print_json(facts)
+        return
+    console = _console()
+    fields = [row | {"value": getattr(configuration, row["name"])} for row in facts["fields"]]
+    presets = [
+        {"field": row["name"]} | {name: getattr(PRESETS[name], row["name"]) for name in PRESETS}
+        for row in facts["fields"]
+    ]
+    blocks = [{"name": name, "description": text} for name, text in facts["blocks"].items()]
+    tools = [{"name": name, "version": text} for name, text in facts["tools"].items()]
+    console.print(_table(f"configuration {facts['hash']}", fields))
+    console.print(_table("what follows from it", facts["derived"]))
+    console.print(_table("presets", presets))
+    console.print(_table("blocks", blocks))
+    console.print(_table("tools", tools))
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command and exit: 0, 1 if tests or targets failed, 2 if refused, 130 if interrupted.
+
+    Parameters
+    ----------
+    arguments
+        What follows the name of the command; by default that of this process.
+    """
+    try:
+        status = app(arguments, prog_name="jalapeno", standalone_mode=False) or 0
+    except typer.TyperException as error:
+        complaint = error.format_message().rstrip(".")
+        if complaint:
+            _refuse(f"{complaint}; see jalapeno --help.")
+        status = REFUSED  # No arguments: the help has been printed.
+    except KeyboardInterrupt:
+        status = INTERRUPTED
+    except Exception as error:
+        if "JALAPENO_DEBUG" in os.environ:
+            raise
+        _refuse(_sentence(error))
+    if status == INTERRUPTED:
+        print("jalapeno: interrupted.", file=sys.stderr)
+    sys.exit(status)
+
+
+def _refuse(sentence: str) -> NoReturn:
+    print(f"jalapeno: {sentence}", file=sys.stderr)
+    sys.exit(REFUSED)
+
+
+def _sentence(error: Exception) -> str:
+    """Return what to tell the user about `error`."""
+    if type(error).__module__.partition(".")[0] in ("rtl", "gen", "sim"):
+        return str(error)  # Errors of our own are sentences already.
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    kind = type(error).__name__
+    return f"internal error ({kind}: {error}); set JALAPENO_DEBUG=1 to see where."
+
+
+def _console() -> Console:
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+
+
+def _progress() -> BarProgress:
+    return BarProgress(Console(stderr=True))
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _table(title: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """Return a table with the keys of the first row as its columns."""
+    table = Table(*rows[0], title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(_text(value) for value in row.values()))
+    return table
+
+
+def _text(value: Any) -> str:
+    match value:
+        case bool():
+            return str(value).lower()
+        case list():
+            return ", ".join(map(str, value))
+        case _:
+            return str(value)
+
+
+if __name__ == "__main__":
+    main()

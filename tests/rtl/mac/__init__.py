@@ -1,0 +1,1 @@
+"""Tests of the matrix engine that look inside it."""

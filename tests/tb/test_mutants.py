@@ -1,0 +1,167 @@
+"""Faults put into the hardware on purpose: the tests of the block must notice every one.
+
+Each is a change of one expression in a copy of `rtl`. They take a build each, so all but the first
+few run at night; `docs/verification.md` lists them.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import rtl
+from rtl.config import PRESETS
+from sim import verilator
+from sim.process import ToolError
+
+ROOT = Path(rtl.__file__).parents[1]
+CONFIG = PRESETS["nano"]
+EMIT = """
+import sys
+from gen.verilog import emit
+from rtl.config import PRESETS
+from rtl.mac import MatrixEngine
+config = PRESETS["nano"]
+design = emit(MatrixEngine(config), "mac", config)
+sys.stdout.write("\\n".join([design.top, " ".join(p.name for p in design.ports), design.text]))
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: in `file`, `good` is replaced by `bad`."""
+
+    name: str
+    file: str
+    good: str
+    bad: str
+
+
+MAC = [
+    Mutant(
+        "shift off by one",
+        "mac/pair.py",
+        "weights[lane].drop + self.stationary[lane].drop",
+        "weights[lane].drop + self.stationary[lane].drop + 1",
+    ),
+    Mutant(
+        "truncation instead of floor",
+        "mac/accumulate.py",
+        "self.dot[-1].replicate(bits)",
+        "0",
+    ),
+    Mutant("dropped carry", "mac/dot.py", "total = (total + product)", "total = (total ^ product)"),
+    Mutant(
+        "swapped nibble planes",
+        "mac/activations.py",
+        "byte[4:] if lane == 0 else byte[:4]",
+        "byte[:4] if lane == 0 else byte[4:]",
+    ),
+    Mutant(
+        "late clear",
+        "mac/sequence.py",
+        "operation.clear & (walk.block == 0)",
+        "operation.clear & (walk.block == 1)",
+    ),
+    Mutant("ties rounded away", "mac/to_float.py", "half & (rest | kept[0])", "half"),
+    Mutant(
+        "NaN forgotten with the next block",
+        "mac/accumulate.py",
+        "self.nan | (self.previous.nan & ~self.clear)",
+        "self.nan",
+    ),
+    Mutant(
+        "sign of a subnormal lost",
+        "mac/to_float.py",
+        "Cat(packed, negative)",
+        "Cat(packed, negative & (exponent > 0))",
+    ),
+    Mutant("odd rows drained from primaries", "mac/drain.py", "group.paired & odd", "0 & odd"),
+    Mutant("high plane one bit low", "mac/pair.py", "high << 4, 0", "high << 3, 0"),
+    Mutant(
+        "results pushed on without being taken",
+        "mac/drain.py",
+        "self.advance.eq(~self.results.valid | self.results.ready)",
+        "self.advance.eq(1)",
+    ),
+    Mutant(
+        "group buffer overwritten",
+        "mac/sequence.py",
+        "~operation.clear | ~bank_busy.bit_select(bank, 1)",
+        "~operation.clear | 1",
+    ),
+    Mutant(
+        "transposer shifts along one axis", "mac/transpose.py", "across.eq(~across)", "across.eq(0)"
+    ),
+    Mutant(
+        "superblock a row short",
+        "mac/unpack.py",
+        "scale_row == SUPERBLOCK_ROWS - 1",
+        "scale_row == SUPERBLOCK_ROWS - 2",
+    ),
+    Mutant("stale accumulator", "mac/pair.py", "transparent_for=(write,)", "transparent_for=()"),
+    Mutant(
+        "every row has the first row's n",
+        "mac/activations.py",
+        "Mux(operation.last_step, getting.token, 0)",
+        "0",
+    ),
+    Mutant(
+        "activations loaded over ones in use",
+        "mac/activations.py",
+        "room = reserved < config.act_blocks",
+        "room = 1",
+    ),
+    Mutant("range does not move with the token", "mac/drain.py", "Mux(steps, entry.token, 0)", "0"),
+]
+
+SAMPLE = 2
+"""Faults that also run by day."""
+
+
+def emit_mutant(mutant: Mutant, folder: Path) -> tuple[str, list[str], str]:
+    """Return top, ports and text of the engine with the fault."""
+    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "rtl" / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
+    path.write_text(text.replace(mutant.good, mutant.bad))
+    output = subprocess.run(
+        [sys.executable, "-c", EMIT],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    top, ports, verilog = output.split("\n", maxsplit=2)
+    return top, ports.split(), verilog
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, id=mutant.name, marks=[] if i < SAMPLE else [pytest.mark.nightly])
+        for i, mutant in enumerate(MAC)
+    ],
+)
+def test_the_matrix_engine_tests_notice(mutant, tmp_path):
+    top, ports, verilog = emit_mutant(mutant, tmp_path)
+    build = verilator.build({f"{top}.sv": verilog}, top, ports)
+    try:
+        results = build.run(
+            "tb.test_mac",
+            seed=1,
+            work_dir=tmp_path / "run",
+            env={"JALAPENO_CONFIG": CONFIG.to_json()},
+            timeout=300,
+        )
+    except ToolError as error:
+        print(f"noticed by the end of the simulation: {error}")
+        return
+    assert results.failed, f"no test noticed: {mutant.name}"
+    print("noticed by", ", ".join(results.failed))
