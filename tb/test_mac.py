@@ -418,3 +418,16 @@ async def a_malformed_operand_is_noticed(dut):
     job.operations = lying  # type: ignore[method-assign]
     bench.submit(job)
     await bench.finish(2_000)
+
+
+@cocotb.test(skip=True)
+async def an_illegal_operation_is_noticed(dut):
+    """The descriptor assertion must fire."""
+    bench = await started(dut)
+    job = plain_job(Format.MXFP4, Format.MXFP4, 1, 1, 2)
+    honest = job.operations
+    job.operations = lambda config: [  # type: ignore[method-assign]
+        operation | {"blocks": 0} for operation in honest(config)
+    ]
+    bench.submit(job)
+    await bench.finish(2_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Assert, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -21,6 +21,7 @@ from rtl.mac.operation import (
     ActivationRequestLayout,
     OperationLayout,
     ResultLayout,
+    is_legal,
 )
 from rtl.mac.sequence import Sequencer
 from rtl.registers import Access, Field, Register, RegisterBlock, RegisterBus, RegisterMap
@@ -154,6 +155,8 @@ class MatrixEngine(wiring.Component):
             room &= queue.w_rdy
         accept = self.operations.valid & self.operations.ready
         m.d.comb += self.operations.ready.eq(room)
+        with m.If(accept):
+            m.d.comb += Assert(is_legal(self.geometry, operation))
         m.d.sync += draining.eq(draining + (accept & operation.drain) - drain.retired)
 
         connect(m, flipped(self.beats), fetch.beats)

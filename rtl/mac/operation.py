@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import signed, unsigned
+from typing import Any
+
+from amaranth.hdl import Mux, Value, signed, unsigned
 from amaranth.lib import data
 
 from rtl.config import TileConfig
@@ -90,6 +92,30 @@ class OperationLayout(data.StructLayout):
                 "result_stride": column,
             }
         )
+
+
+def is_legal(geometry: MacGeometry, operation: Any) -> Value:
+    """Return whether an operation keeps to what `OperationLayout` says of its members."""
+    config = geometry.config
+    one_group = operation.outputs <= config.group_outputs
+    most_rows = Mux(operation.activation, geometry.pairs, config.lanes)
+    legal = (
+        (operation.outputs >= 1)
+        & (operation.blocks >= 1)
+        & (operation.rows >= 1)
+        & (operation.rows <= most_rows)
+        & (operation.heads >= 1)
+        & ((operation.clear & operation.drain) | one_group)
+    )
+    if config.act_blocks + 1 < 1 << len(operation.blocks):
+        legal &= operation.blocks <= config.act_blocks
+    if config.transposer:
+        legal &= ~operation.transpose | (operation.outputs <= BLOCK)
+    else:
+        legal &= ~operation.transpose
+    if not geometry.int8:
+        legal &= ~(operation.activation | operation.weight)
+    return legal
 
 
 class ActivationRequestLayout(data.StructLayout):
