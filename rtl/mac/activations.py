@@ -294,11 +294,11 @@ class ActivationLoader(wiring.Component):
         copy = copy_lanes(geometry, one_row, operation.activation)
         paired = operation.pair & can_pair(geometry, operation)
         for lane in range(2):
-            data_ = self.write_data[lane]
+            stored_block = self.write_data[lane]
             m.d.sync += [
                 self.write[lane].eq(Mux(got, primary[lane] | Mux(paired, copy[lane], 0), 0)),
-                data_.drop.eq(Mux(drop >> SHIFT_BITS, (1 << SHIFT_BITS) - 1, drop)),
-                data_.nan.eq(block.scale == SCALE_NAN),
+                stored_block.drop.eq(Mux(drop >> SHIFT_BITS, (1 << SHIFT_BITS) - 1, drop)),
+                stored_block.nan.eq(block.scale == SCALE_NAN),
             ]
             operands = Signal(StationaryLayout(geometry)["operands"].shape, name=f"operands{lane}")
             for i in range(BLOCK):
@@ -310,9 +310,9 @@ class ActivationLoader(wiring.Component):
                 else:
                     value = significand_operand(code)
                 m.d.comb += Value.cast(operands[i]).eq(value)
-            m.d.sync += data_.operands.eq(operands)
+            m.d.sync += stored_block.operands.eq(operands)
             if geometry.int8:
-                m.d.sync += data_.correction.eq(correction(operands.as_value()))
+                m.d.sync += stored_block.correction.eq(correction(operands.as_value()))
 
         m.d.sync += [
             self.write_address.eq(tail),

@@ -184,7 +184,7 @@ class Drain(wiring.Component):
             read.en.eq(issue),
             read.addr.eq(Cat(row_number, group.slot)),
         ]
-        maxima = self._maxima(m, issue)
+        maxima = self._maxima(m, issue, bank, word)
 
         valid = Signal()
         keep = Signal(lanes)
@@ -281,55 +281,42 @@ class Drain(wiring.Component):
         m.d.comb += [result.values[i].eq(rounder.value) for i, rounder in enumerate(rounders)]
         return m
 
-    def _maxima(self, m: Module, issue: Value) -> list[Value]:
+    def _maxima(self, m: Module, issue: Value, bank: Value, word: Value) -> list[Value]:
         """Keep the neurons' maximum bytes; return those of the word read, in output order.
 
-        Two rows may come in one cycle, an even and an odd one: each parity has a memory.
+        A word holds at least two rows, so that both rows of a paired step go into one.
         """
         geometry = self.geometry
         step = self.step
-        halves = max(1, geometry.drain_rows // 2)
-        words = -(-geometry.drain_words * geometry.drain_rows // (2 * halves))
-        read_rows = []
-        read_shift = 1 if geometry.drain_rows == 1 else 0
-        low = (halves - 1).bit_length()
-        word = Signal(index(geometry.drain_words), name="maxima_word")
-        word_odd = Signal(name="maxima_odd")
-        bank_words = geometry.drain_words
-        m.d.comb += word.eq(Mux(self.word >= bank_words, self.word - bank_words, self.word))
-        bank = self.word >= bank_words
-        with m.If(self.advance):
-            m.d.sync += word_odd.eq(word[0])
-        first_block = step.clear & (step.hold | ~step.planes)
-        for parity in range(2):
-            row_layout = data.ArrayLayout(8 * geometry.columns, halves)
-            memory = Memory(shape=row_layout, depth=2 * words, init=[])
-            m.submodules[f"maxima{parity}"] = memory
-            write, read = memory.write_port(granularity=1), memory.read_port()
-            # The row of this parity is the step's own, or the one after it.
-            own = step.row[0] == parity
-            row = step.row >> 1
-            element = row[:low] if low else 0
-            valid = Mux(own, step.valid, step.second)
-            m.d.comb += [
-                write.addr.eq(Mux(step.bank, words, 0) + (row >> low)),
-                write.en.eq(Mux(first_block & valid, 1 << element, 0)),
-                read.en.eq(issue),
-                read.addr.eq(Mux(bank, words, 0) + (word >> read_shift)),
-            ]
-            for i in range(halves):
-                m.d.comb += write.data[i].eq(
-                    Mux(own, self.maxima[0].as_value(), self.maxima[1].as_value())
-                )
-            read_rows.append(read.data)
-        out = []
-        for s in range(geometry.drain_rows):
-            if geometry.drain_rows == 1:
-                row_bytes = Mux(word_odd, read_rows[1][0], read_rows[0][0])
-            else:
-                row_bytes = read_rows[s % 2][s // 2]
-            out += [row_bytes.word_select(c, 8) for c in range(geometry.columns)]
-        return out
+        held, read_rows = max(2, geometry.drain_rows), geometry.drain_rows
+        low = held.bit_length() - 1
+        words = -(-geometry.group_rows // held)
+        memory = Memory(
+            shape=data.ArrayLayout(8 * geometry.columns, held), depth=2 * words, init=[]
+        )
+        m.submodules.maxima = memory
+        write, read = memory.write_port(granularity=1), memory.read_port()
+        element = step.row[:low]
+        first_block = step.valid & step.clear
+        m.d.comb += [
+            write.addr.eq(Mux(step.bank, words, 0) + (step.row >> low)),
+            write.en.eq(Mux(first_block, (1 | step.second << 1) << element, 0)),
+            read.en.eq(issue),
+            read.addr.eq(Mux(bank, words, 0) + (word * read_rows >> low)),
+        ]
+        for i in range(held):
+            # A paired step begins with an even row.
+            second = step.second if i % 2 else 0
+            m.d.comb += write.data[i].eq(
+                Mux(second, self.maxima[1].as_value(), self.maxima[0].as_value())
+            )
+        rows = [read.data[i] for i in range(read_rows)]
+        if read_rows == 1:
+            odd = Signal(name="maxima_odd")
+            with m.If(self.advance):
+                m.d.sync += odd.eq(word[0])
+            rows = [Mux(odd, read.data[1], read.data[0])]
+        return [row.word_select(c, 8) for row in rows for c in range(geometry.columns)]
 
     def _constant(self, operation: Any) -> Value:
         """Return the part of an lsb's exponent that only the formats decide.
