@@ -238,8 +238,6 @@ def demo(
     result = report("demo", configuration, demonstration.run(configuration, _progress(), console))
     if as_json:
         _print_json(result.to_dict())
-    else:
-        console.print(result.to_table())
 
 
 @app.command()

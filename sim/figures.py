@@ -108,19 +108,18 @@ class Report:
         """Return the report as a table for `rich`."""
         table = Table(title=f"{self.bench}, configuration {self.config.hash}", title_justify="left")
         table.add_column("figure", no_wrap=True)
-        for name in ("value", "bound", "target"):
-            table.add_column(name, justify="right", no_wrap=True)
-        for name in ("unit", "met", "workload"):
-            table.add_column(name)
+        for name in ("value", "unit", "target", "met", "bound"):
+            table.add_column(name, justify="left" if name in ("unit", "met") else "right")
+        table.add_column("workload")
         for figure in self.figures:
             sign = "≤" if figure.at_most else "≥"
             table.add_row(
                 figure.name,
                 format_number(figure.value),
-                "" if figure.bound is None else format_number(figure.bound),
-                "" if figure.target is None else f"{sign} {format_number(figure.target)}",
                 figure.unit,
+                "" if figure.target is None else f"{sign} {format_number(figure.target)}",
                 "" if figure.target is None else "yes" if figure.met else "[bold red]no[/]",
+                "" if figure.bound is None else format_number(figure.bound),
                 figure.workload,
             )
         return table

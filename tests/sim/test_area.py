@@ -82,6 +82,16 @@ def test_parity_on_ecp5():
     assert (result.cells, result.flops, result.transistors, result.depth) == (11, 1, None, None)
 
 
+@pytest.mark.parametrize("memory", ["flops", "separate"])
+def test_modules_are_flattened(memory):
+    """Nothing that Yosys leaves behind to remember a module is counted."""
+    twice = "parity a(.*), b(.clk, .d(e), .q(r));"
+    top = f"module top(input clk, input [31:0] d, e, output q, r); {twice} endmodule"
+    result = area(f"{PARITY}{top}", "top", language="verilog", memory=memory)
+    assert (result.cells, result.flops) == (2 * 31, 2)
+    assert result.total == sum(result.by_type.values())
+
+
 def test_memory_as_flops_or_separate():
     text = rtlil.convert(Lookup())
     flops, separate = area(text, "top"), area(text, "top", memory="separate")

@@ -200,7 +200,6 @@ def test_demo(jalapeno: Run, monkeypatch) -> None:
     status, out, err = jalapeno("demo")
     assert (status, err) == (0, "")
     assert "every bit is the same" in out
-    assert "fake.lanes" in out
     assert json.loads(jalapeno("demo", "--json")[1])["bench"] == "demo"
 
 

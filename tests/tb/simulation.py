@@ -45,7 +45,7 @@ if CHOSEN := os.environ.get("JALAPENO_CONFIG"):
 @functools.cache
 def emitted(block: str, config: TileConfig) -> VerilogDesign:
     """Return the Verilog of a block."""
-    return emit(BLOCKS[block].build(config), block, config)
+    return emit(BLOCKS[block].build(config), block, config, fields=WAVES)
 
 
 def build(block: str, config: TileConfig) -> verilator.Build:
