@@ -61,7 +61,7 @@ class Job:
     pair
         Let spare lanes work.
     chunk
-        Blocks of K per operation; by default all of K in one.
+        Blocks of K per operation; by default all of K in one, if the engine takes so many.
     activation_column, activation_stride, result_column, result_stride
         See `OperationLayout`; the strides default to just enough.
     """
@@ -127,13 +127,17 @@ class Job:
     def operations(self, config: TileConfig) -> list[dict[str, int]]:
         """Return the fields of the operations, in order."""
         whole = self._operation()
-        if self.chunk is None:
+        chunk = self.chunk
+        if self.blocks > config.act_blocks:
+            chunk = min(chunk or config.act_blocks, config.act_blocks)
+        if chunk is None:
             return [whole]
         group = config.group_outputs
         operations = []
         for base in range(0, self.outputs, group):
-            for start in range(0, self.blocks, self.chunk):
-                stop = min(start + self.chunk, self.blocks)
+            first = {"tile_row": base // config.pseudo_channels} if self.transpose else {}
+            for start in range(0, self.blocks, chunk):
+                stop = min(start + chunk, self.blocks)
                 operations.append(
                     whole
                     | {
@@ -145,6 +149,7 @@ class Job:
                         "hi": whole["hi"] - base,
                         "activation_column": self.activation_column + start,
                         "result_column": self.result_column + base,
+                        **first,
                     }
                 )
         return operations
@@ -159,6 +164,7 @@ class Job:
             "activation": self.activations.format is Format.MXINT8,
             "weight": self.weights.format is Format.MXINT8,
             "transpose": self.transpose,
+            "tile_row": 0,
             "clear": 1,
             "drain": 1,
             "pair": self.pair,
@@ -246,6 +252,7 @@ class MacTestbench:
         self.activations = StreamSource(dut, "activations")
         self.requests = StreamSink(dut, "requests", self._answer)
         self.results = StreamSink(dut, "results", self._compare)
+        self._sources = (self.operations, self.beats, self.activations)
         self._asked: deque[tuple[Job, int]] = deque()
         self._expected: deque[dict[tuple[int, int], int]] = deque()
         self.checked = 0
@@ -256,7 +263,7 @@ class MacTestbench:
         self.dut.rst.value = 1
         # Transfers of the edge at which this was called still count.
         await RisingEdge(self.dut.clk)
-        for source in (self.operations, self.beats, self.activations):
+        for source in self._sources:
             source.reset()
         self._asked.clear()
         self._expected.clear()
@@ -292,14 +299,23 @@ class MacTestbench:
         """
         edge = RisingEdge(self.dut.clk)
         for cycle in range(cycles):
-            if not self._expected and self.operations.idle and self.beats.idle:
+            if not (self._expected or self._asked) and all(s.idle for s in self._sources):
                 return cycle
             await edge
         counters = await self.registers.counters()
         raise AssertionError(
-            f"after {cycles} cycles {len(self._expected)} jobs have results missing, "
+            f"after {cycles} cycles {len(self._asked)} operations lack activations and "
+            f"{len(self._expected)} jobs have results missing, "
             f"{sum(map(len, self._expected))} of them; the engine counts {counters}"
         )
+
+    async def settle(self) -> None:
+        """Check that the engine has come to rest: nothing more is asked for, taken or delivered."""
+        before = self.requests.taken, self.results.taken, [s.sent for s in self._sources]
+        for _ in range(100):
+            await RisingEdge(self.dut.clk)
+        after = self.requests.taken, self.results.taken, [s.sent for s in self._sources]
+        assert before == after, "the engine went on after its last result"
 
     def _answer(self, payload: int) -> None:
         request = Const(payload, self._request.size)

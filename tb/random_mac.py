@@ -14,11 +14,12 @@ from gen.mx import MXTensor
 from rtl.config import TileConfig
 from rtl.formats import BLOCK, E2M1_HALF_UNITS, SCALE_NAN, Format
 from rtl.mac import MacGeometry
+from sim.golden import fp32
 from tb.mac import Job
 
 
 class Bin(NamedTuple):
-    """What a job exercises; the cross of all values is the functional coverage.
+    """What a job did; the cross of all values is the functional coverage.
 
     Attributes
     ----------
@@ -27,11 +28,11 @@ class Bin(NamedTuple):
     rows
         ``"one"``, ``"some"``, or ``"all"`` the engine takes at a time.
     tail
-        N is not whole groups, and K not whole blocks.
+        N is not whole groups, or K not whole blocks; for V, N is not 32.
     nan
-        Some scales are NaN.
+        A result is NaN.
     paired
-        Spare lanes take the second row.
+        Spare lanes took second rows.
     transpose
         The weights are V.
     """
@@ -45,23 +46,29 @@ class Bin(NamedTuple):
     transpose: bool
 
 
-def most_rows(config: TileConfig, activation: Format) -> int:
-    """Return the rows that the engine takes at a time."""
-    return config.lanes // activation.planes
-
-
-def most_paired(config: TileConfig, activation: Format) -> int:
-    """Return the rows that leave room for copies of all of them."""
-    geometry = MacGeometry(config)
-    return geometry.pairs if activation is Format.MXFP4 else geometry.pairs - geometry.upper
+def observed(config: TileConfig, job: Job, paired: bool) -> Bin:
+    """Return the bin of a job that was run; `paired` says whether the engine paired rows."""
+    fmt = job.activations.format
+    most = MacGeometry(config).most_rows(fmt)
+    whole = BLOCK if job.transpose else config.group_outputs
+    return Bin(
+        fmt,
+        job.weights.format,
+        "all" if job.rows == most else "one" if job.rows == 1 else "some",
+        bool(job.outputs % whole or job.activations.length % BLOCK),
+        fp32.NAN_BITS in job.expected(config).values(),
+        paired,
+        job.transpose,
+    )
 
 
 def row_counts(config: TileConfig, bin_: Bin) -> list[int]:
     """Return the numbers of rows that hit a bin."""
-    most = most_rows(config, bin_.activation)
-    named = {"one": range(1, 2), "some": range(2, most), "all": range(most, most + 1)}
-    pairable = most_paired(config, bin_.activation)
-    return [n for n in named[bin_.rows] if not bin_.paired or n <= pairable]
+    geometry = MacGeometry(config)
+    most = geometry.most_rows(bin_.activation)
+    named = {"all": [most]} | ({"one": [1], "some": list(range(2, most))} if most > 1 else {})
+    most_paired = geometry.most_paired_rows(bin_.activation)
+    return [n for n in named.get(bin_.rows, []) if not bin_.paired or n <= most_paired]
 
 
 def bins(config: TileConfig) -> list[Bin]:
@@ -72,7 +79,9 @@ def bins(config: TileConfig) -> list[Bin]:
     return [
         bin_
         for bin_ in map(Bin._make, cross)
-        if row_counts(config, bin_) and (config.transposer or not bin_.transpose)
+        if row_counts(config, bin_)
+        and (config.transposer or not bin_.transpose)
+        and (config.acc_depth > 1 or not bin_.paired)
     ]
 
 
@@ -104,68 +113,59 @@ class JobMaker:
         return self.job(self.rng.choice(bins(self.config)))
 
     def job(self, bin_: Bin) -> Job:
-        """Return a job that hits `bin_`."""
+        """Return a job that is likely to hit `bin_`."""
         rng, config = self.rng, self.config
         rows = rng.choice(row_counts(config, bin_))
         heads = rng.choice([n for n in range(1, rows + 1) if rows % n == 0])
         if bin_.transpose:
             return self._attention_values(bin_, rows, heads)
         group = config.group_outputs
-        blocks = rng.randint(1, self.blocks)
-        length = blocks * BLOCK - (rng.randint(1, BLOCK - 1) if bin_.tail else 0)
+        length = self._length(bin_)
         outputs = group * rng.randint(1, self.outputs)
         if bin_.tail and group > 1:
             outputs -= rng.randint(1, group - 1)
-        chunk = rng.randint(1, min(blocks, config.act_blocks))
-        if blocks <= config.act_blocks and rng.random() < 0.7:
-            chunk = 0
-        activations = self.tensor((rows, length), bin_.activation, bin_.nan)
-        weights = self.tensor((outputs, length), bin_.weight, bin_.nan)
-        if bin_.nan and not (activations.nan.any() or weights.nan.any()):
-            activations.scales.flags.writeable = True
-            activations.scales[0, 0] = SCALE_NAN
-        job = Job(activations, weights, heads, chunk=chunk or None, pair=bin_.paired)
-        self._dress(job, outputs)
+        job = Job(
+            self.tensor((rows, length), bin_.activation, bin_.nan),
+            self.tensor((outputs, length), bin_.weight, bin_.nan),
+            heads,
+            pair=bin_.paired,
+        )
+        self._dress(job)
         return job
 
     def _attention_values(self, bin_: Bin, rows: int, heads: int) -> Job:
         """Return a job as attention makes it: p' times V, causal along positions."""
-        rng, config = self.rng, self.config
-        blocks = rng.randint(1, min(self.blocks, config.act_blocks))
-        tokens = rows // heads
-        last = rng.randint(max(0, blocks * BLOCK - BLOCK - tokens), blocks * BLOCK - tokens)
-        last = max(0, last)
-        length = (last + tokens - 1) // BLOCK * BLOCK + BLOCK
-        if bin_.tail:
-            length -= (
-                rng.randint(0, length - 1 - last - (tokens - 1))
-                if length - 1 > last + tokens - 1
-                else 0
-            )
+        rng = self.rng
+        length = max(self._length(bin_), rows // heads)
+        last = length - rows // heads  # the position of token 0
         activations = self.tensor((rows, length), bin_.activation, bin_.nan)
         codes = activations.codes.reshape(rows, -1).copy()
         for row in range(rows):
             codes[row, last + row // heads + 1 :] = 0
-        activations = MXTensor(
-            codes.reshape(activations.codes.shape), activations.scales, bin_.activation, length
-        )
         width = rng.randint(1, BLOCK - 1) if bin_.tail else BLOCK
-        values = self.tensor((length, width), bin_.weight, False)
         job = Job(
-            activations,
-            values,
+            MXTensor(
+                codes.reshape(activations.codes.shape), activations.scales, bin_.activation, length
+            ),
+            self.tensor((length, width), bin_.weight, False),
             heads,
             last=last,
             last_step=True,
             transpose=True,
             pair=bin_.paired,
         )
-        self._dress(job, width)
+        self._dress(job)
         return job
 
-    def _dress(self, job: Job, outputs: int) -> None:
-        """Add a mask, ranges and views."""
-        rng = self.rng
+    def _length(self, bin_: Bin) -> int:
+        blocks = self.rng.randint(1, self.blocks)
+        return blocks * BLOCK - (self.rng.randint(1, BLOCK - 1) if bin_.tail else 0)
+
+    def _dress(self, job: Job) -> None:
+        """Add chunks, a mask, ranges and views."""
+        rng, outputs = self.rng, job.outputs
+        if job.blocks > self.config.act_blocks or rng.random() < 0.3:
+            job.chunk = rng.randint(1, min(job.blocks, self.config.act_blocks))
         if rng.random() < 0.3:
             job.mask = self.np_rng.random(job.rows) < 0.6
         if rng.random() < 0.4:

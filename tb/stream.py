@@ -78,6 +78,7 @@ class StreamSource:
         self._filled = Event()
         self.pauses: Pauses = never()
         self.sent = 0
+        self._offering = False
         self._valid.value = 0
         self._task = cocotb.start_soon(self._run())
 
@@ -90,13 +91,14 @@ class StreamSource:
         """Forget everything queued and stop offering, as a reset of the whole system would."""
         self._task.cancel()
         self._queue.clear()
+        self._offering = False
         self._valid.value = 0
         self._task = cocotb.start_soon(self._run())
 
     @property
     def idle(self) -> bool:
-        """Whether everything was offered."""
-        return not self._queue
+        """Whether everything was taken."""
+        return not self._queue and not self._offering
 
     async def _run(self) -> None:
         edge = RisingEdge(self._clock)
@@ -108,9 +110,11 @@ class StreamSource:
             if self._queue and not next(self.pauses):
                 self._payload.value = self._queue.popleft()
                 self._valid.value = 1
+                self._offering = True
                 await edge
                 while not self._ready.value:
                     await edge
+                self._offering = False
                 self.sent += 1
                 self._valid.value = 0
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import cocotb
@@ -15,12 +16,15 @@ from cocotb_coverage.coverage import CoverPoint, coverage_db
 from gen.mx import MXTensor
 from rtl.config import TileConfig
 from rtl.formats import BLOCK, SCALE_MAX, SCALE_NAN, Format
+from rtl.mac import MacGeometry
+from sim.golden import fp32
 from tb.mac import Job, MacTestbench
-from tb.random_mac import Bin, JobMaker, bins, most_paired, most_rows
+from tb.random_mac import Bin, JobMaker, bins, observed
 
 CONFIG = TileConfig.from_dict(json.loads(os.environ["JALAPENO_CONFIG"]))
+GEOMETRY = MacGeometry(CONFIG)
 FORMATS = CONFIG.element_formats
-LONG = 100_000
+LONG = 1_000_000
 """Cycles after which a test gives up."""
 
 LATENCY = 32
@@ -28,8 +32,21 @@ LATENCY = 32
 
 
 @CoverPoint("mac.cross", vname="bin_", bins=bins(CONFIG))
-def sample(bin_: Bin) -> None:
-    """Count a job in the functional coverage."""
+@CoverPoint("mac.chunks", xf=lambda bin_, job: job.chunk is not None, bins=[False, True])
+@CoverPoint(
+    "mac.mask",
+    xf=lambda bin_, job: "all" if job.active.all() else "some" if job.active.any() else "none",
+    bins=["all", "some", "none"],
+)
+@CoverPoint("mac.heads", xf=lambda bin_, job: job.heads > 1, bins=[False, True])
+@CoverPoint("mac.range", xf=lambda bin_, job: job.hi is not None, bins=[False, True])
+@CoverPoint("mac.range_step", xf=lambda bin_, job: job.range_step, bins=[False, True])
+def sample(bin_: Bin, job: Job) -> None:
+    """Count a job in the functional coverage, by what it did."""
+
+
+COVERAGE = ("cross", "chunks", "mask", "heads", "range", "range_step")
+"""What is covered, see `sample`."""
 
 
 def maker() -> JobMaker:
@@ -37,6 +54,30 @@ def maker() -> JobMaker:
     # Few groups where groups are large: the cases are the same and the tests take seconds.
     outputs = 3 if CONFIG.group_outputs <= 16 else 2
     return JobMaker(CONFIG, random.getrandbits(32), outputs=outputs, blocks=5)
+
+
+@dataclass
+class ForgedJob(Job):
+    """A job whose operations, or the results expected of it, are not what they should be.
+
+    Parameters
+    ----------
+    forged
+        Fields of every operation.
+    results
+        Expected bits by token and column, in place of those of the golden model.
+    """
+
+    forged: dict[str, int] = field(default_factory=dict)
+    results: dict[tuple[int, int], int] | None = None
+
+    def operations(self, config: TileConfig) -> list[dict[str, int]]:
+        """Return the forged operations."""
+        return [operation | self.forged for operation in super().operations(config)]
+
+    def expected(self, config: TileConfig) -> dict[tuple[int, int], int]:
+        """Return the forged results."""
+        return super().expected(config) if self.results is None else dict(self.results)
 
 
 async def started(dut) -> MacTestbench:
@@ -56,17 +97,34 @@ async def every_bin_under_back_pressure(dut):
     make = maker()
     todo = bins(CONFIG)
     make.rng.shuffle(todo)
-    for start in range(0, len(todo), 4):
-        bench.pause(make.rng)
-        await bench.registers.write("stream", make.rng.randint(2, bench.geometry.buffer_rows))
-        for bin_ in todo[start : start + 4]:
-            bench.submit(make.job(bin_))
-            sample(bin_)
+
+    async def run(job: Job) -> Bin:
+        before = await bench.registers.counters()
+        bench.submit(job)
         await bench.finish(LONG)
-    cross = coverage_db["mac.cross"]
-    dut._log.info(f"coverage {cross.coverage} of {cross.size} bins, {bench.checked} results")
+        after = await bench.registers.counters()
+        found = observed(CONFIG, job, after["paired_steps"] > before["paired_steps"])
+        sample(found, job)
+        return found
+
+    for wanted in todo:
+        bench.pause(make.rng)
+        await bench.registers.write("stream", make.rng.randint(0, bench.geometry.buffer_rows))
+        for _ in range(50):
+            if await run(make.job(wanted)) == wanted:
+                break
+        else:
+            raise AssertionError(f"50 jobs did not hit {wanted}")
+    points = [coverage_db[f"mac.{name}"] for name in COVERAGE]
+    for _ in range(100):
+        if all(point.coverage == point.size for point in points):
+            break
+        await run(make.any_job())
+    for name, point in zip(COVERAGE, points, strict=True):
+        dut._log.info(f"mac.{name}: {point.coverage} of {point.size} bins")
+        assert point.coverage == point.size, f"{name} is not covered: {point.detailed_coverage}"
+    dut._log.info(f"{bench.checked} results compared")
     coverage_db.export_to_yaml(str(Path("coverage.yaml")))
-    assert cross.coverage == cross.size
 
 
 @cocotb.test()
@@ -83,6 +141,7 @@ async def many_jobs_in_flight(dut):
     for _ in range(20):
         bench.submit(make.any_job())
     await bench.finish(LONG)
+    await bench.settle()
 
 
 @cocotb.test()
@@ -124,7 +183,7 @@ async def one_beat_per_cycle(dut):
     geometry = bench.geometry
     for activation in FORMATS:
         for weight in FORMATS:
-            for rows in {1, most_rows(CONFIG, activation)}:
+            for rows in {1, GEOMETRY.most_rows(activation)}:
                 # Transfers of a group, and the blocks that make as many beats.
                 transfers = geometry.drain_words * geometry.drain_slices * rows
                 beats = geometry.group_rows * weight.planes
@@ -142,9 +201,40 @@ async def one_beat_per_cycle(dut):
                 assert spent["steps"] == groups * beats * blocks, case
                 # Once, a drain that takes as long as its group may be late by its latency.
                 assert spent["stalls_drain"] <= 6, case
-                last_drain = rows * geometry.drain_slices
+                # What the last pass over the group leaves to the drain, at least its last word.
+                last_drain = max(rows * geometry.drain_slices, transfers - beats)
                 limit = len(job.beats(CONFIG)) + rows * blocks + last_drain + LATENCY
                 assert cycles <= limit, f"{cycles} cycles, at most {limit}; {case}"
+
+
+@cocotb.test(skip=not CONFIG.transposer or CONFIG.act_blocks < 4)
+async def one_beat_of_v_per_cycle(dut):
+    """The transposer does not rest between operations: the next tile enters as the last leaves."""
+    bench = await started(dut)
+    make = maker()
+    rows = 1
+    for fmt in FORMATS:
+        for blocks in (1, 2):
+            if blocks > CONFIG.act_blocks:
+                continue
+            jobs = [
+                Job(
+                    make.tensor((rows, blocks * BLOCK), FORMATS[-1], False),
+                    make.tensor((blocks * BLOCK, BLOCK), fmt, False),
+                    transpose=True,
+                    pair=False,
+                )
+                for _ in range(16)
+            ]
+            for job in jobs:
+                bench.submit(job)
+            cycles = await bench.finish(LONG)
+            beats = sum(len(job.beats(CONFIG)) for job in jobs)
+            # Where a group has fewer neurons than V has columns, the drain may be the limit.
+            tile = GEOMETRY.tile_rows * fmt.planes
+            words = -(-BLOCK // CONFIG.vec_lanes) * (1 + BLOCK // CONFIG.group_outputs)
+            limit = max(beats, len(jobs) * words) + 2 * tile + LATENCY
+            assert cycles <= limit, f"{fmt}, {blocks} blocks: {cycles} cycles, at most {limit}"
 
 
 @cocotb.test()
@@ -153,7 +243,7 @@ async def a_slow_drain_is_counted(dut):
     bench = await started(dut)
     geometry = bench.geometry
     activation = Format.MXFP4
-    rows = most_rows(CONFIG, activation)
+    rows = GEOMETRY.most_rows(activation)
     bench.submit(plain_job(activation, Format.MXFP4, rows, 4, 1))
     await bench.finish(LONG)
     counters = await bench.registers.counters()
@@ -172,7 +262,7 @@ async def two_buffered_beats_per_cycle(dut):
     for pairing in (1, 0):
         await bench.registers.write("control", pairing)
         for activation in FORMATS:
-            if not most_paired(CONFIG, activation):
+            if not GEOMETRY.most_paired_rows(activation):
                 continue
             for weight in FORMATS:
                 rows = CONFIG.acc_depth - CONFIG.acc_depth % 2
@@ -183,6 +273,7 @@ async def two_buffered_beats_per_cycle(dut):
                 job.weights = job.weights[: rows * CONFIG.pseudo_channels]
                 job.pair = True
                 bench.activations.pauses = iter(lambda: True, None)
+                beats_before = (await bench.registers.counters())["beats"]
                 bench.submit(job)
                 for _ in range(3 * capacity):
                     await RisingEdge(dut.clk)
@@ -193,9 +284,16 @@ async def two_buffered_beats_per_cycle(dut):
                 steps = after["steps"] - before["steps"]
                 paired = after["paired_steps"] - before["paired_steps"]
                 beats = rows * blocks * weight.planes
-                case = f"{activation} x {weight}: {steps} steps, {paired} paired, {beats} beats"
+                stalls = after["stalls_weights"] - before["stalls_weights"]
+                case = (
+                    f"{activation} x {weight}: {steps} steps, {paired} paired, {stalls} stalls, "
+                    f"{beats} beats"
+                )
                 assert steps + paired == beats, case
                 assert paired == (steps if pairing else 0), case
+                # The buffer may be full before the last beats: they follow at one per cycle.
+                behind = max(0, len(job.beats(CONFIG)) - (before["beats"] - beats_before))
+                assert stalls <= behind + 2, case
 
 
 # --- directed cases ------------------------------------------------------------------------------
@@ -288,7 +386,7 @@ async def long_k_in_chunks(dut):
             outputs = CONFIG.group_outputs + CONFIG.pseudo_channels if CONFIG.acc_depth < 9 else 3
             bench.submit(
                 Job(
-                    make.tensor((most_rows(CONFIG, activation), length), activation, False),
+                    make.tensor((GEOMETRY.most_rows(activation), length), activation, False),
                     make.tensor((outputs, length), weight, False),
                     chunk=max(1, min(CONFIG.act_blocks, 50) // 2),
                 )
@@ -297,12 +395,59 @@ async def long_k_in_chunks(dut):
 
 
 @cocotb.test()
+async def pairing_changes_within_a_chain(dut):
+    """Chunks keep to the decision of the first: it is where the sums are."""
+    bench = await started(dut)
+    make = maker()
+    length = 2 * BLOCK
+    for toggles in ((1, 0), (0, 1)):
+        await bench.registers.write("control", toggles[0])
+        bench.operations.pauses = iter([False, True] + 60 * [True] + [False] * 9)
+        bench.submit(
+            Job(
+                make.tensor((1, length), Format.MXFP4, False),
+                make.tensor((CONFIG.group_outputs, length), Format.MXFP4, False),
+                chunk=1,
+            )
+        )
+        for _ in range(30):
+            await RisingEdge(dut.clk)
+        await bench.registers.write("control", toggles[1])
+        await bench.finish(LONG)
+        bench.pause(None)
+
+
+@cocotb.test()
+async def the_buffer_limit_holds(dut):
+    """`stream.rows` bounds how far the fetch side runs ahead; less than 2 counts as 2."""
+    bench = await started(dut)
+    taken = {}
+    most = GEOMETRY.buffer_rows
+    for rows in (0, 1, 2, 3, most):
+        await bench.registers.write("stream", rows)
+        bench.activations.pauses = iter(lambda: True, None)
+        before = (await bench.registers.counters())["beats"]
+        job = plain_job(Format.MXFP4, Format.MXFP4, 1, 1 + 2 * most // CONFIG.acc_depth, 1)
+        bench.submit(job)
+        for _ in range(4 * most + 20):
+            await RisingEdge(dut.clk)
+        taken[rows] = (await bench.registers.counters())["beats"] - before
+        bench.pause(None)
+        await bench.finish(LONG)
+    parities = 1 if CONFIG.acc_depth == 1 else 2
+    for rows, beats in taken.items():
+        limit = parities * max(2, rows)
+        # Scale beats are taken beside the rows, one for 16 and one in advance at most.
+        assert limit <= beats <= limit + limit // 16 + 2 + limit // CONFIG.acc_depth, taken
+
+
+@cocotb.test()
 async def rows_that_take_no_part(dut):
     """Every row mask, also none at all; what follows is not disturbed."""
     bench = await started(dut)
     make = maker()
     for activation in FORMATS:
-        rows = min(most_rows(CONFIG, activation), 4)
+        rows = min(GEOMETRY.most_rows(activation), 4)
         for pattern in range(1 << rows):
             mask = np.array([pattern >> i & 1 for i in range(rows)], bool)
             job = plain_job(activation, FORMATS[-1], rows, 1, 2)
@@ -313,10 +458,26 @@ async def rows_that_take_no_part(dut):
 
 
 @cocotb.test()
+async def ranges_move_with_the_token(dut):
+    """Causal masks: every token sees one position more, and each head of it the same."""
+    bench = await started(dut)
+    for activation in FORMATS:
+        rows = GEOMETRY.most_rows(activation)
+        for heads in {1, 2, rows}:
+            if rows % heads:
+                continue
+            for lo, hi in ((0, 1), (0, 3), (-2, 1), (1, 2), (-rows, 0)):
+                job = plain_job(activation, FORMATS[-1], rows, 1, 1)
+                job.heads, job.lo, job.hi, job.range_step = heads, lo, hi, True
+                bench.submit(job)
+    await bench.finish(LONG)
+
+
+@cocotb.test()
 async def results_that_nobody_takes(dut):
     """However long results wait, no group buffer is written before it was drained."""
     bench = await started(dut)
-    for rows in {1, most_rows(CONFIG, Format.MXFP4)}:
+    for rows in {1, GEOMETRY.most_rows(Format.MXFP4)}:
         bench.results.pauses = iter(lambda: True, None)
         bench.submit(plain_job(Format.MXFP4, Format.MXFP4, rows, 6, 1))
         for _ in range(20 * CONFIG.acc_depth + 100):
@@ -331,7 +492,7 @@ async def anchors_follow_the_position(dut):
     bench = await started(dut)
     make = maker()
     for activation in FORMATS:
-        rows = most_rows(CONFIG, activation)
+        rows = GEOMETRY.most_rows(activation)
         for distance in range(CONFIG.acc_bits - 20, CONFIG.acc_bits):
             last = 2 * BLOCK - 1  # the position of token 0; token 1 begins the third block
             length = last + rows
@@ -356,49 +517,68 @@ async def anchors_follow_the_position(dut):
 
 @cocotb.test()
 async def values_beyond_the_range_may_hold_anything(dut):
-    """Neurons outside [lo, hi) deliver +0 though their scales exceed their maximum."""
+    """Only valid results must keep to their anchors: not those out of range, NaN, or not there."""
     bench = await started(dut)
-    rows = most_rows(CONFIG, Format.MXFP4)
-    weights = filled((8, 2 * BLOCK), Format.MXFP4, 7, 100)
-    job = Job(filled((rows, 2 * BLOCK), Format.MXFP4, 7, 100), weights, lo=2, hi=5)
-    honest = job.beats
-
-    def garbled(config: TileConfig):
-        beats = honest(config)
-        maxima = beats[0]
-        for neuron in (0, 1, 5, 6, 7):
-            maxima[neuron] = 0
-        return beats
-
-    if CONFIG.group_outputs >= 8:
-        job.beats = garbled  # type: ignore[method-assign]
-    bench.submit(job)
+    length = 16 * BLOCK
+    activations = filled((1, length), Format.MXFP4, 7, 127)
+    outputs = min(4, CONFIG.group_outputs)
+    for lo in range(outputs + 1):
+        for scale in (127, SCALE_NAN):
+            weights = filled((outputs, length), Format.MXFP4, 7, 127)
+            codes, scales = weights.codes.copy(), weights.scales.copy()
+            if scale != SCALE_NAN:
+                codes[lo:] = 0
+            scales[lo:, -1] = scale
+            nan = fp32.NAN_BITS if scale == SCALE_NAN else 0
+            bench.submit(
+                ForgedJob(
+                    activations,
+                    MXTensor(codes, scales, Format.MXFP4, length),
+                    lo=lo,
+                    # n of 2 for 16 blocks: the neurons below `lo` overflow.
+                    forged={"last": BLOCK},
+                    results={(0, j): 0 if j < lo else nan for j in range(outputs)},
+                )
+            )
+            # The accumulators beside the only neuron still hold the sums from before, in one of
+            # the two group buffers.
+            for _ in range(2):
+                narrow = plain_job(Format.MXFP4, Format.MXFP4, 1, 1, 1)
+                narrow.weights = narrow.weights[:1]
+                narrow.hi = 4
+                bench.submit(narrow)
     await bench.finish(LONG)
 
 
 # --- the checkers themselves; these must fail ----------------------------------------------------
 
 
+def ones(outputs: int, blocks: int, **fields) -> ForgedJob:
+    """Return a job in which every element is at its limit."""
+    length = blocks * BLOCK
+    return ForgedJob(
+        filled((1, length), Format.MXFP4, 7, 127),
+        filled((outputs, length), Format.MXFP4, 7, 127),
+        **fields,
+    )
+
+
 @cocotb.test(skip=True)
 async def a_wrong_bit_is_noticed(dut):
     """The scoreboard must object to one wrong bit."""
     bench = await started(dut)
-    job = plain_job(Format.MXFP4, Format.MXFP4, 1, 1, 2)
-    expected = job.expected(CONFIG)
-    expected[0, 0] ^= 1
-    job.expected = lambda config: expected  # type: ignore[method-assign]
+    job = ones(1, 1)
+    job.results = {place: bits ^ 1 for place, bits in job.expected(CONFIG).items()}
     bench.submit(job)
-    await bench.finish(LONG)
+    await bench.finish(2_000)
 
 
 @cocotb.test(skip=True)
 async def a_missing_result_is_noticed(dut):
     """The testbench must object when a result does not come."""
     bench = await started(dut)
-    job = plain_job(Format.MXFP4, Format.MXFP4, 1, 1, 2)
-    expected = job.expected(CONFIG)
-    expected[0, 10_000] = 0
-    job.expected = lambda config: expected  # type: ignore[method-assign]
+    job = ones(1, 1)
+    job.results = job.expected(CONFIG) | {(0, 10_000): 0}
     bench.submit(job)
     await bench.finish(2_000)
 
@@ -407,16 +587,7 @@ async def a_missing_result_is_noticed(dut):
 async def a_malformed_operand_is_noticed(dut):
     """The overflow assertion must fire when an operand does not keep to its anchor."""
     bench = await started(dut)
-    length = 16 * BLOCK
-    job = Job(filled((1, length), Format.MXFP4, 7, 127), filled((1, length), Format.MXFP4, 7, 127))
-    honest = job.operations
-
-    def lying(config: TileConfig):
-        # More blocks than `last` admits: the anchor is too low for them.
-        return [operation | {"last": BLOCK} for operation in honest(config)]
-
-    job.operations = lying  # type: ignore[method-assign]
-    bench.submit(job)
+    bench.submit(ones(1, 16, forged={"last": BLOCK}))
     await bench.finish(2_000)
 
 
@@ -424,10 +595,13 @@ async def a_malformed_operand_is_noticed(dut):
 async def an_illegal_operation_is_noticed(dut):
     """The descriptor assertion must fire."""
     bench = await started(dut)
-    job = plain_job(Format.MXFP4, Format.MXFP4, 1, 1, 2)
-    honest = job.operations
-    job.operations = lambda config: [  # type: ignore[method-assign]
-        operation | {"blocks": 0} for operation in honest(config)
-    ]
-    bench.submit(job)
+    bench.submit(ones(1, 1, forged={"blocks": 0}))
+    await bench.finish(2_000)
+
+
+@cocotb.test(skip=True)
+async def a_broken_chain_is_noticed(dut):
+    """So must the one for an operation that goes on with nothing."""
+    bench = await started(dut)
+    bench.submit(ones(1, 1, forged={"clear": 0}))
     await bench.finish(2_000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -13,12 +13,12 @@ from amaranth.utils import ceil_log2
 from rtl.config import TileConfig
 from rtl.formats import BLOCK, SCALE_NAN
 from rtl.leaf import Leaf
+from rtl.mac.drop import saturating_drop
 from rtl.mac.geometry import DEPTH_BITS, OPERATIONS, SHIFT_BITS, MacGeometry, index
 from rtl.mac.lanes import active_rows, can_pair, copy_lanes, primary_lanes
 from rtl.mac.operand import correction, significand_operand, stationary_operand
 from rtl.mac.operation import ActivationLayout, ActivationRequestLayout, OperationLayout
 from rtl.mac.pair import StationaryLayout
-from rtl.mac.unpack import saturating_drop
 
 DEPTH_LOG_BITS = 5
 """Bits of clog2(n), n at most 2**19 blocks."""
@@ -205,7 +205,7 @@ class ActivationLoader(wiring.Component):
     activations : In
         The blocks, in the order of the requests.
     release : In
-        Blocks the array gives back in this cycle.
+        The array gives a block back.
     loaded : Out
         Blocks that are stored in all their lanes and were not given back.
     write, write_address, write_data : Out
@@ -223,7 +223,7 @@ class ActivationLoader(wiring.Component):
                 "operations": In(stream.Signature(operation)),
                 "requests": Out(stream.Signature(ActivationRequestLayout(config))),
                 "activations": In(stream.Signature(ActivationLayout(config))),
-                "release": In(operation["blocks"].shape),
+                "release": In(1),
                 "loaded": Out(operation["blocks"].shape),
                 "write": Out(self.geometry.pairs).array(2),
                 "write_address": Out(index(config.act_blocks)),
@@ -318,6 +318,10 @@ class ActivationLoader(wiring.Component):
             self.write_address.eq(tail),
             stored.eq(getting.advance & getting.last_row),
             self.loaded.eq(self.loaded + stored - self.release),
+        ]
+        m.d.sync += [
+            Assert(self.loaded <= reserved),
+            Assert(~self.release | (self.loaded != 0)),
         ]
         with m.If(getting.advance & getting.last_row):
             m.d.sync += tail.eq(Mux(tail == config.act_blocks - 1, 0, tail + 1))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import Any
 
-from amaranth.hdl import Module, Signal, Value, signed
+from amaranth.hdl import Const, Module, Signal, Value, signed
 from amaranth.lib import data
 from amaranth.lib.wiring import In, Out
 
@@ -97,8 +99,8 @@ class SignificandDot(Leaf):
     def build(self, platform: Any) -> Module:
         """Return the multiplier array."""
         m = Module()
-        total: Value = Signal(13, name="zero")
-        negatives: Value = Signal(6, name="none")
+        total: Value = Const(0, 13)
+        negatives: Value = Const(0, 6)
         for i in range(BLOCK):
             weight, activation = self.weights[i], self.activations[i]
             sign = Signal(name=f"sign{i}")
@@ -108,14 +110,17 @@ class SignificandDot(Leaf):
                 sign.eq(weight.sign ^ activation.sign),
                 product.eq(weight.significand * activation.significand),
             ]
-            shifted: Value = Signal(8, name=f"unshifted{i}")
+            shifted: Value = Const(0, 8)
             for distance in range(5):
                 chosen = Signal(name=f"shift{i}_{distance}")
                 m.d.comb += chosen.eq(
-                    _any(
-                        weight.shift[j] & activation.shift[distance - j]
-                        for j in range(3)
-                        if 0 <= distance - j < 3
+                    reduce(
+                        or_,
+                        (
+                            weight.shift[j] & activation.shift[distance - j]
+                            for j in range(3)
+                            if 0 <= distance - j < 3
+                        ),
                     )
                 )
                 shifted = shifted | ((product & chosen.replicate(4)) << distance)
@@ -125,10 +130,3 @@ class SignificandDot(Leaf):
         # Each negative term is 255 - p instead of -p.
         m.d.comb += self.dot.eq((total + negatives - (negatives << 8))[:14].as_signed())
         return m
-
-
-def _any(bits: Any) -> Value:
-    first, *rest = bits
-    for bit in rest:
-        first = first | bit
-    return first

@@ -131,8 +131,10 @@ class Drain(wiring.Component):
         last_group = group_end >= operation.outputs
         end = Signal.like(first)
         m.d.comb += end.eq(Mux(last_group, operation.outputs, group_end))
-        is_complete = Mux(bank, ended[1], ended[0]) | (
-            Mux(bank, complete[1], complete[0]) >= (word + 1) * rows_read
+        nobody = ~rows.any()
+        has_ended = ended.bit_select(bank, 1)
+        is_complete = has_ended | (
+            ~nobody & (Mux(bank, complete[1], complete[0]) >= (word + 1) * rows_read)
         )
         last_slice = (slice_ == geometry.drain_slices - 1) | (first + lanes >= end)
         last_row = after == 0
@@ -142,8 +144,8 @@ class Drain(wiring.Component):
         last = Signal()
         m.d.comb += [
             active.eq(queue.r_rdy & is_complete & self.advance),
-            issue.eq(active & rows.any()),
-            last.eq(active & last_slice & last_row & last_word),
+            issue.eq(active & ~nobody),
+            last.eq(active & (nobody | (last_slice & last_row & last_word))),
             queue.r_en.eq(last),
             self.drained.eq(Mux(last, 1 << bank, 0)),
             self.retired.eq(last & last_group),
@@ -151,11 +153,11 @@ class Drain(wiring.Component):
         with m.If(active):
             m.d.sync += slice_.eq(slice_ + 1)
             with m.If(last_slice):
-                m.d.sync += [slice_.eq(0), resumed.eq(1), rest.eq(after)]
+                m.d.sync += [slice_.eq(0), resumed.eq(~last_row), rest.eq(after)]
                 with m.If(last_row):
-                    m.d.sync += [resumed.eq(0), word.eq(word + 1)]
-                    with m.If(last_word):
-                        m.d.sync += [word.eq(0), bank.eq(~bank)]
+                    m.d.sync += word.eq(word + 1)
+        with m.If(last):
+            m.d.sync += [slice_.eq(0), word.eq(0), resumed.eq(0), bank.eq(~bank)]
 
         m.d.comb += self.word.eq(Mux(bank, geometry.drain_words, 0) + word)
         primary = primary_lanes(geometry, row, operation.activation)
@@ -261,7 +263,8 @@ class Drain(wiring.Component):
             ]
         # The anchor makes overflow impossible, so one in a valid result is a fault of the hardware
         # or of the operand.
-        m.d.comb += [self.overflow.eq(overflow.any() & self.advance), Assert(~overflow.any())]
+        m.d.comb += self.overflow.eq(overflow.any() & self.advance)
+        m.d.sync += Assert(~overflow.any())
 
         normal = Signal(ResultLayout(config))
         normal_valid = Signal()

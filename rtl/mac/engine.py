@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Signal
+from amaranth.hdl import Assert, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -21,6 +21,7 @@ from rtl.mac.operation import (
     ActivationRequestLayout,
     OperationLayout,
     ResultLayout,
+    continues,
     is_legal,
 )
 from rtl.mac.sequence import Sequencer
@@ -138,13 +139,27 @@ class MatrixEngine(wiring.Component):
         draining = Signal(range(OPERATIONS + 1))
         room = draining < OPERATIONS
         operation = Signal(OperationLayout(config))
+        previous = Signal(OperationLayout(config))
+        unfinished = Signal()  # the previous operation did not drain
         m.d.comb += [
             operation.eq(self.operations.payload),
-            operation.pair.eq(self.operations.payload.pair & block.control.pairing),
+            # Whether rows are paired decides where their sums are: it stays until they are drained.
+            operation.pair.eq(
+                Mux(
+                    unfinished,
+                    previous.pair,
+                    self.operations.payload.pair & block.control.pairing,
+                )
+            ),
         ]
-        for part in (fetch, loader, sequencer):
+        parts: dict[str, Fetch | ActivationLoader | Sequencer] = {
+            "fetch": fetch,
+            "loader": loader,
+            "sequencer": sequencer,
+        }
+        for name, part in parts.items():
             queue = SyncFIFOBuffered(width=OperationLayout(config).size, depth=OPERATIONS)
-            m.submodules += queue
+            m.submodules[f"{name}_operations"] = queue
             m.d.comb += [
                 queue.w_data.eq(operation),
                 queue.w_en.eq(self.operations.valid & self.operations.ready),
@@ -156,7 +171,16 @@ class MatrixEngine(wiring.Component):
         accept = self.operations.valid & self.operations.ready
         m.d.comb += self.operations.ready.eq(room)
         with m.If(accept):
-            m.d.comb += Assert(is_legal(self.geometry, operation))
+            # Clocked, like all assertions here: between an edge and the inputs that follow it, new
+            # state meets old inputs.
+            m.d.sync += [
+                Assert(is_legal(self.geometry, operation)),
+                Assert(operation.clear == ~unfinished),
+                Assert(~unfinished | continues(operation, previous)),
+                previous.eq(operation),
+                unfinished.eq(~operation.drain),
+            ]
+        m.d.sync += Assert(draining <= OPERATIONS)
         m.d.sync += draining.eq(draining + (accept & operation.drain) - drain.retired)
 
         connect(m, flipped(self.beats), fetch.beats)

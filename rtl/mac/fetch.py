@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out
@@ -36,7 +36,7 @@ class Fetch(wiring.Component):
     beats : In
         The operands.
     limit : In
-        Rows each queue may hold, from 2 to `MacGeometry.buffer_rows`.
+        Rows each queue may hold, from 2 to `MacGeometry.buffer_rows`; less counts as 2.
     rows : array of Out
         Even and odd block rows.
     """
@@ -56,44 +56,56 @@ class Fetch(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         """Return the unpackers and the queues."""
         m = Module()
-        rows = stream.Signature(BlockRowLayout(self.geometry)).create()
+        transpose = self.operations.payload.transpose if self.config.transposer else Const(0)
+        rows = Signal(BlockRowLayout(self.geometry))
+        rows_valid = Signal()
+        rows_ready = Signal()
         m.submodules.unpacker = unpacker = Unpacker(self.config)
+        m.d.comb += [
+            rows.eq(unpacker.rows.payload),
+            rows_valid.eq(unpacker.rows.valid),
+            unpacker.rows.ready.eq(rows_ready),
+        ]
+        sources: list[Unpacker | Transposer] = [unpacker]
         if self.config.transposer:
             m.submodules.transposer = transposer = Transposer(self.config)
-            with m.If(self.operations.payload.transpose):
-                self._use(m, transposer, rows)
-            with m.Else():
-                self._use(m, unpacker, rows)
-        else:
-            self._use(m, unpacker, rows)
+            sources.append(transposer)
+            # Its last tile leaves while the next operation's beats come already.
+            with m.If(transposer.full):
+                m.d.comb += [
+                    rows.eq(transposer.rows.payload),
+                    rows_valid.eq(transposer.rows.valid),
+                    transposer.rows.ready.eq(rows_ready),
+                    unpacker.rows.ready.eq(0),
+                ]
+        for i, source in enumerate(sources):
+            m.d.comb += [
+                source.operations.payload.eq(self.operations.payload),
+                source.beats.payload.eq(self.beats.payload),
+            ]
+            with m.If(transpose == i):
+                m.d.comb += [
+                    source.operations.valid.eq(self.operations.valid),
+                    source.beats.valid.eq(self.beats.valid),
+                    self.operations.ready.eq(source.operations.ready),
+                    self.beats.ready.eq(source.beats.ready),
+                ]
 
+        # Fewer than two rows could hold up an MXINT8 pair for ever.
+        limit = Mux(self.limit < 2, 2, self.limit)
         room = []
         for parity in range(2):
             queue = SyncFIFOBuffered(
                 width=BlockRowLayout(self.geometry).size, depth=self.geometry.buffer_rows
             )
             m.submodules[f"queue{parity}"] = queue
-            room.append(queue.w_rdy & (queue.level < self.limit))
+            room.append(queue.w_rdy & (queue.level < limit))
             m.d.comb += [
-                queue.w_data.eq(rows.payload),
-                queue.w_en.eq(rows.valid & room[parity] & (rows.payload.odd == parity)),
+                queue.w_data.eq(rows),
+                queue.w_en.eq(rows_valid & room[parity] & (rows.odd == parity)),
                 self.rows[parity].payload.eq(queue.r_data),
                 self.rows[parity].valid.eq(queue.r_rdy),
                 queue.r_en.eq(self.rows[parity].ready),
             ]
-        m.d.comb += rows.ready.eq(Mux(rows.payload.odd, room[1], room[0]))
+        m.d.comb += rows_ready.eq(Mux(rows.odd, room[1], room[0]))
         return m
-
-    def _use(self, m: Module, source: Unpacker | Transposer, rows: Any) -> None:
-        """Connect descriptors, beats and rows to `source`."""
-        m.d.comb += [
-            source.operations.payload.eq(self.operations.payload),
-            source.operations.valid.eq(self.operations.valid),
-            self.operations.ready.eq(source.operations.ready),
-            source.beats.payload.eq(self.beats.payload),
-            source.beats.valid.eq(self.beats.valid),
-            self.beats.ready.eq(source.beats.ready),
-            rows.payload.eq(source.rows.payload),
-            rows.valid.eq(source.rows.valid),
-            source.rows.ready.eq(rows.ready),
-        ]

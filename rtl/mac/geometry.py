@@ -63,6 +63,14 @@ class MacGeometry:
         """First pair that can hold copies of 8-bit rows."""
         return self.pairs - self.pairs // 2
 
+    def most_rows(self, activation: Format) -> int:
+        """Return the rows that the engine takes at a time."""
+        return self.pairs * 2 // activation.planes
+
+    def most_paired_rows(self, activation: Format) -> int:
+        """Return the rows that leave room for copies of all of them."""
+        return self.pairs if activation is Format.MXFP4 else self.pairs - self.upper
+
     @property
     def int8(self) -> bool:
         """Whether the engine supports MXINT8 beside MXFP4."""

@@ -18,6 +18,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Mux, Value
 
+from rtl.formats import Format
 from rtl.mac.geometry import MacGeometry
 
 
@@ -29,8 +30,8 @@ def active_rows(geometry: MacGeometry, operation: Any) -> Value:
 
 def can_pair(geometry: MacGeometry, operation: Any) -> Value:
     """Return whether `operation` leaves room for copies of all its rows."""
-    wide = geometry.pairs - geometry.upper
-    return operation.rows <= Mux(operation.activation, wide, geometry.pairs)
+    most = [geometry.most_paired_rows(fmt) for fmt in (Format.MXFP4, Format.MXINT8)]
+    return operation.rows <= Mux(operation.activation, most[1], most[0])
 
 
 def primary_lanes(geometry: MacGeometry, rows: Value, wide: Value) -> tuple[Value, Value]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Mux, Value, signed, unsigned
+from amaranth.hdl import Cat, Mux, Value, signed, unsigned
 from amaranth.lib import data
 
 from rtl.config import TileConfig
-from rtl.formats import BLOCK
-from rtl.mac.geometry import DEPTH_BITS, MAX_PLANES, OUTPUT_BITS, MacGeometry
+from rtl.formats import BLOCK, Format
+from rtl.mac.geometry import DEPTH_BITS, MAX_PLANES, OUTPUT_BITS, MacGeometry, index
 
 
 class OperationLayout(data.StructLayout):
@@ -39,9 +39,12 @@ class OperationLayout(data.StructLayout):
         Element format: 0 MXFP4, 1 MXINT8.
     transpose : unsigned(1)
         The weights are V: position-major tiles of 32 x 32 without scale or maximum beats.
+    tile_row : unsigned
+        With `transpose`, the first head dimension that is an output, in units of P.
     clear : unsigned(1)
-        Start at zero. Without it the accumulators of the last operation go on (K in chunks); then
-        `outputs` must be at most one group.
+        Start at zero. Without it the accumulators of the last operation go on (K in chunks), which
+        must not have drained, and from which this one may differ only in `blocks`, `drain` and
+        columns; then `outputs` must be at most one group.
     drain : unsigned(1)
         Deliver the results. Without it they stay for the next operation, which must not clear.
     pair : unsigned(1)
@@ -77,6 +80,7 @@ class OperationLayout(data.StructLayout):
                 "activation": 1,
                 "weight": 1,
                 "transpose": 1,
+                "tile_row": index(MacGeometry(config).tile_rows),
                 "clear": 1,
                 "drain": 1,
                 "pair": 1,
@@ -98,14 +102,17 @@ def is_legal(geometry: MacGeometry, operation: Any) -> Value:
     """Return whether an operation keeps to what `OperationLayout` says of its members."""
     config = geometry.config
     one_group = operation.outputs <= config.group_outputs
-    most_rows = Mux(operation.activation, geometry.pairs, config.lanes)
+    most = [geometry.most_rows(fmt) for fmt in (Format.MXFP4, Format.MXINT8)]
     legal = (
         (operation.outputs >= 1)
         & (operation.blocks >= 1)
         & (operation.rows >= 1)
-        & (operation.rows <= most_rows)
+        & (operation.rows <= Mux(operation.activation, most[1], most[0]))
         & (operation.heads >= 1)
         & ((operation.clear & operation.drain) | one_group)
+        # A row of one block has no maximum beats, and only V's rows differ in length.
+        & (operation.transpose | (operation.blocks == 1) | (operation.last >= BLOCK))
+        & (operation.transpose | ~operation.last_step)
     )
     if config.act_blocks + 1 < 1 << len(operation.blocks):
         legal &= operation.blocks <= config.act_blocks
@@ -116,6 +123,13 @@ def is_legal(geometry: MacGeometry, operation: Any) -> Value:
     if not geometry.int8:
         legal &= ~(operation.activation | operation.weight)
     return legal
+
+
+def continues(operation: Any, previous: Any) -> Value:
+    """Return whether an operation may go on with the accumulators of the previous one."""
+    free = {"blocks", "clear", "drain", "activation_column", "result_column"}
+    same = [operation[name] == previous[name] for name, _ in operation.shape() if name not in free]
+    return Cat(same).all()
 
 
 class ActivationRequestLayout(data.StructLayout):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -108,9 +108,9 @@ class Sequencer(wiring.Component):
     rows : array of In
         Even and odd block rows.
     loaded : In
-        Activation blocks present from the operation's first one on.
+        Activation blocks present that were not given back.
     release : Out
-        Activation blocks no longer needed.
+        An activation block is no longer needed: its last step, in the last group, is done.
     read, read_address : Out
         Stationary block to fetch: a bit per pair for the even and the odd lanes.
     groups : Out
@@ -136,7 +136,7 @@ class Sequencer(wiring.Component):
                 "operations": In(stream.Signature(operation)),
                 "rows": In(stream.Signature(row)).array(2),
                 "loaded": In(operation["blocks"].shape),
-                "release": Out(operation["blocks"].shape),
+                "release": Out(1),
                 "read": Out(self.geometry.pairs).array(2),
                 "read_address": Out(index(config.act_blocks)),
                 "groups": Out(stream.Signature(GroupLayout(config))),
@@ -171,7 +171,8 @@ class Sequencer(wiring.Component):
         have_rows = Mux(
             odd, self.rows[1].valid, self.rows[0].valid & (~walk.second | self.rows[1].valid)
         )
-        have_block = self.loaded > walk.block
+        # In the last group, the blocks before this one have been given back.
+        have_block = self.loaded > Mux(walk.last_group, 0, walk.block)
         may_open = ~operation.clear | ~bank_busy.bit_select(bank, 1)
         ready = self.operations.valid & have_rows & have_block
         go = Signal()
@@ -196,6 +197,7 @@ class Sequencer(wiring.Component):
             m.d.sync += bank.eq(~bank)
         opened = Mux(go & ~group_open & operation.clear, 1 << bank, 0)
         m.d.sync += bank_busy.eq((bank_busy & ~self.drained) | opened)
+        m.d.sync += [Assert((opened & bank_busy) == 0), Assert((self.drained & ~bank_busy) == 0)]
 
         slot = Signal.like(self.groups.payload.slot)
         m.d.comb += self.groups.payload.slot.eq(slot)
@@ -213,7 +215,7 @@ class Sequencer(wiring.Component):
         m.d.comb += [
             self.read_address.eq(address),
             Cat(self.read).eq(Mux(new_block, Cat(primary) | Cat(copy), 0)),
-            self.release.eq(Mux(self.operations.ready, operation.blocks, 0)),
+            self.release.eq(go & walk.last_plane & walk.last_row & walk.last_group),
         ]
         with m.If(go & walk.last_plane & walk.last_row):
             m.d.sync += address.eq(next_address)
@@ -242,11 +244,9 @@ class Sequencer(wiring.Component):
             Cat(step.copy[0], step.copy[1]).eq(Cat(copy)),
         ]
         for i in range(2):
-            source = Mux(odd, self.rows[1].payload, self.rows[0].payload)
-            if i == 1:
-                source = self.rows[1].payload
             row = Signal(BlockRowLayout(geometry), name=f"row{i}")
-            m.d.comb += row.eq(source)
+            in_odd_queue = odd if i == 0 else 1
+            m.d.comb += row.eq(Mux(in_odd_queue, self.rows[1].payload, self.rows[0].payload))
             with m.If(go & (walk.second if i else 1)):
                 for c in range(geometry.columns):
                     block = row.blocks[c]

@@ -33,11 +33,13 @@ class Transposer(wiring.Component):
     Members
     -------
     operations : In
-        Descriptors, all with `transpose`; an operation is taken with its last row.
+        Descriptors, all with `transpose`; an operation is taken with its last beat.
     beats : In
         V: P positions per beat, for MXINT8 high plane then low plane.
     rows : Out
         Block rows: P head dimensions, each a block of 32 positions.
+    full : Out
+        A tile is leaving.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -48,6 +50,7 @@ class Transposer(wiring.Component):
                 "operations": In(stream.Signature(OperationLayout(config))),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "rows": Out(stream.Signature(BlockRowLayout(self.geometry))),
+                "full": Out(1),
             }
         )
 
@@ -57,26 +60,39 @@ class Transposer(wiring.Component):
         columns = self.geometry.columns
         operation = self.operations.payload
 
-        # The tile that enters and the one that leaves move in lockstep, beat for beat.
+        # The tile that enters and the one that leaves move in lockstep, beat for beat. They may
+        # belong to different operations, so the one that leaves has its own copy of the descriptor.
         m.submodules.entering = entering = OperandWalk(self.config)
         m.submodules.leaving = leaving = OperandWalk(self.config)
-        all_in = Signal()  # no tile of this operation is left to enter
-        full = Signal()  # a tile is leaving
-        wanted = Signal()  # its present row belongs to the group
+        left = Signal(OperationLayout(self.config))
+        full = self.full
+        m.d.comb += [
+            entering.operation.eq(operation),
+            leaving.operation.eq(left),
+            entering.tile.eq(1),
+            leaving.tile.eq(1),
+        ]
+
+        # Whether a tile enters is decided with its first beat. A tile of the operation that leaves
+        # is waited for. One of the next operation is not: it may depend on results of this one.
+        loading = Signal()
+        begun = Signal()  # it has been decided
+        was_loading = Signal()
+        last_tile = Signal()  # of its operation is leaving
+        joins = ~last_tile | (self.beats.valid & (operation.weight == left.weight))
+        m.d.comb += loading.eq(Mux(begun, was_loading, self.operations.valid & (~full | joins)))
+
+        wanted = Signal()  # the row that leaves is an output of the group
         shift = Signal()
         end_of_tile = Signal()
-        loading = self.operations.valid & ~all_in
-        for walk in (entering, leaving):
-            m.d.comb += [walk.operation.eq(operation), walk.tile.eq(1)]
+        takes = ~full | ~wanted | self.rows.ready
         m.d.comb += [
-            self.beats.ready.eq(loading & (~full | ~wanted | self.rows.ready)),
-            self.rows.valid.eq(full & wanted & (all_in | self.beats.valid)),
-            shift.eq(
-                (loading | full) & (all_in | self.beats.valid) & (~full | ~wanted | self.rows.ready)
-            ),
+            self.beats.ready.eq(loading & takes),
+            self.rows.valid.eq(full & wanted & (~loading | self.beats.valid)),
+            shift.eq(Mux(loading, self.beats.valid, full) & takes),
             entering.advance.eq(shift & loading),
             leaving.advance.eq(shift & full),
-            self.operations.ready.eq(leaving.advance & leaving.last),
+            self.operations.ready.eq(entering.advance & entering.last),
             end_of_tile.eq(
                 Mux(
                     full,
@@ -86,17 +102,29 @@ class Transposer(wiring.Component):
             ),
         ]
         across = Signal()  # shift along rows: columns leave and enter
-        first_row = Signal.like(leaving.row)  # of the group, in the tile
-        with m.If(shift & end_of_tile):
-            m.d.sync += [full.eq(loading), across.eq(~across)]
+        with m.If(shift):
+            m.d.sync += [begun.eq(~end_of_tile), was_loading.eq(loading)]
+            with m.If(end_of_tile):
+                m.d.sync += [full.eq(loading), across.eq(~across)]
+                with m.If(loading):
+                    m.d.sync += [left.eq(operation), last_tile.eq(entering.last)]
+
+        group_row = Signal.like(leaving.row)  # first one of the group among the outputs
         with m.If(leaving.advance & leaving.last_plane & leaving.last_row & leaving.last_block):
-            m.d.sync += first_row.eq(
-                Mux(leaving.last_group, 0, first_row + self.geometry.group_rows)
+            m.d.sync += group_row.eq(
+                Mux(leaving.last_group, 0, group_row + self.geometry.group_rows)
             )
-        with m.If(entering.advance & entering.last):
-            m.d.sync += all_in.eq(1)
-        with m.If(self.operations.ready):
-            m.d.sync += all_in.eq(0)
+        first = Signal(range(2 * self.geometry.tile_rows + self.geometry.group_rows))
+        outputs_end = left.tile_row * columns + left.outputs
+        m.d.comb += [
+            first.eq(left.tile_row + group_row),
+            wanted.eq(
+                (leaving.row >= first)
+                & (leaving.row < first + self.geometry.group_rows)
+                & (leaving.row * columns < outputs_end)
+            ),
+            self.rows.payload.odd.eq(leaving.row[0] ^ first[0]),
+        ]
 
         plane = Mux(full, leaving.plane, entering.plane)
         positions = [self.beats.payload.word_select(c, 4 * BLOCK) for c in range(columns)]
@@ -105,15 +133,7 @@ class Transposer(wiring.Component):
             tile = self._tile(m, f"plane{p}", shift & (plane == p), across, positions)
             leaving_lines.append(tile)
 
-        m.d.comb += [
-            wanted.eq(
-                (leaving.row >= first_row)
-                & (leaving.row < first_row + self.geometry.group_rows)
-                & (leaving.row * columns < operation.outputs)
-            ),
-            self.rows.payload.odd.eq(leaving.row[0] ^ first_row[0]),
-        ]
-        unit = Mux(operation.weight, Format.MXINT8.unit_offset, Format.MXFP4.unit_offset)
+        unit = Mux(left.weight, Format.MXINT8.unit_offset, Format.MXFP4.unit_offset)
         for c in range(columns):
             block = self.rows.payload.blocks[c]
             nibbles = leaving_lines[0][c]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import enum, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.config import TileConfig
 from rtl.formats import BLOCK, SCALE_NAN
-from rtl.mac.geometry import SHIFT_BITS, SUPERBLOCK_ROWS, MacGeometry
+from rtl.mac.drop import saturating_drop
+from rtl.mac.geometry import SUPERBLOCK_ROWS, MacGeometry
 from rtl.mac.operation import OperationLayout
 from rtl.mac.rows import BlockRowLayout
 from rtl.mac.walk import OperandWalk
@@ -132,13 +133,3 @@ class Unpacker(wiring.Component):
                 block.maximum.eq(maximum),
             ]
         return m
-
-
-def saturating_drop(maximum: Value, scale: Value) -> Value:
-    """Return ``maximum - scale``, limited to 0 to 63.
-
-    A scale above the maximum has no meaning in an operand; it counts as the maximum.
-    """
-    limit = (1 << SHIFT_BITS) - 1
-    drop = maximum - scale
-    return Mux(scale > maximum, 0, Mux(drop > limit, limit, drop))[:SHIFT_BITS]

@@ -72,22 +72,23 @@ class OperandWalk(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         """Return the counters."""
         m = Module()
-        columns, rows = self.geometry.columns, self.geometry.group_rows
+        columns = self.geometry.columns
+        last_row = self.geometry.group_rows - 1
         group = self.config.group_outputs
         operation = self.operation
-        index = Signal.like(self.base)  # first output of this row
+        output = Signal.like(self.base)  # first one of this row
         # A group of one row ends with every row.
-        full = Const(1) if rows == 1 else self.row + self.two >= rows - 1
+        full = Const(1) if last_row == 0 else self.row + self.two >= last_row
 
         m.d.comb += [
             self.second.eq(
-                self.two & (index + columns < operation.outputs) & (self.row != rows - 1)
+                self.two & (output + columns < operation.outputs) & (self.row != last_row)
             ),
             self.last_row.eq(
                 Mux(
                     self.tile,
                     self.row == self.geometry.tile_rows - 1,
-                    (index + Mux(self.two, 2 * columns, columns) >= operation.outputs) | full,
+                    (output + Mux(self.two, 2 * columns, columns) >= operation.outputs) | full,
                 )
             ),
             self.last_plane.eq(self.plane == operation.weight),
@@ -101,16 +102,20 @@ class OperandWalk(wiring.Component):
                 m.d.sync += [
                     self.plane.eq(0),
                     self.row.eq(self.row + 1 + self.two),
-                    index.eq(index + Mux(self.two, 2 * columns, columns)),
+                    output.eq(output + Mux(self.two, 2 * columns, columns)),
                 ]
                 with m.If(self.last_row):
-                    m.d.sync += [self.row.eq(0), index.eq(self.base), self.block.eq(self.block + 1)]
+                    m.d.sync += [
+                        self.row.eq(0),
+                        output.eq(self.base),
+                        self.block.eq(self.block + 1),
+                    ]
                     with m.If(self.last_block):
                         m.d.sync += [
                             self.block.eq(0),
                             self.base.eq(self.base + group),
-                            index.eq(self.base + group),
+                            output.eq(self.base + group),
                         ]
                         with m.If(self.last_group):
-                            m.d.sync += [self.base.eq(0), index.eq(0)]
+                            m.d.sync += [self.base.eq(0), output.eq(0)]
         return m

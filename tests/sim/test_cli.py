@@ -284,7 +284,9 @@ def test_errors_of_tools_and_of_the_program_show_no_traceback(jalapeno: Run, mon
 
 def test_ctrl_c_ends_with_one_line(tmp_path: Path) -> None:
     program = (
-        "import time\n"
+        # A shell's background jobs ignore Ctrl-C, and so would this child of theirs.
+        "import signal, time\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sim import bench, cli\n"
         "def run(*_):\n"
         "    print('running', flush=True)\n"

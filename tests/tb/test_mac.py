@@ -25,6 +25,7 @@ def test_engine_with_other_seeds(name, seed, tmp_path):
         ("a_missing_result_is_noticed", "have results missing"),
         ("a_malformed_operand_is_noticed", "Assertion"),
         ("an_illegal_operation_is_noticed", "Assertion"),
+        ("a_broken_chain_is_noticed", "Assertion"),
     ],
 )
 def test_the_checkers_fire(case, complaint, tmp_path):
