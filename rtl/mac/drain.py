@@ -6,17 +6,17 @@ from typing import Any
 
 from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import data, stream, wiring
-from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.formats import Format, product_bits
 from rtl.mac.accumulate import AccumulatorLayout
 from rtl.mac.activations import RowLayout, row_table_address
 from rtl.mac.array import DoneLayout
+from rtl.mac.drain_walk import DrainStepLayout, DrainWalk
 from rtl.mac.geometry import MacGeometry, index
-from rtl.mac.lanes import active_rows, copy_lanes, primary_lanes
+from rtl.mac.lanes import copy_lanes, primary_lanes
 from rtl.mac.operation import ResultLayout
 from rtl.mac.sequence import ArrayStepLayout, GroupLayout
 from rtl.mac.to_float import EXPONENT, WindowToFloat
@@ -84,169 +84,68 @@ class Drain(wiring.Component):
         m = Module()
         config, geometry = self.config, self.geometry
         lanes = config.vec_lanes
-        width, rows_read = geometry.drain_width, geometry.drain_rows
 
-        layout = GroupLayout(config)
-        m.submodules.queue = queue = SyncFIFOBuffered(width=layout.size, depth=3)
-        group = Signal(layout)
-        operation = group.operation
+        m.submodules.walk = walk = DrainWalk(config)
+        connect(m, flipped(self.groups), walk.groups)
+        step = walk.step
+        operation = step.group.operation
         m.d.comb += [
-            queue.w_data.eq(self.groups.payload),
-            queue.w_en.eq(self.groups.valid),
-            self.groups.ready.eq(queue.w_rdy),
-            group.eq(queue.r_data),
+            walk.done.eq(self.done),
+            walk.advance.eq(self.advance),
+            self.drained.eq(walk.drained),
+            self.retired.eq(walk.retired),
+            self.word.eq(Mux(step.bank, geometry.drain_words, 0) + step.word),
         ]
-
-        # --- how far the group has come ----------------------------------------------------------
-
-        bank = Signal()
-        complete = [Signal(range(geometry.group_rows + 2), name=f"complete{b}") for b in range(2)]
-        ended = Signal(2)
-        for b in range(2):
-            with m.If(self.drained[b]):
-                m.d.sync += [complete[b].eq(0), ended[b].eq(0)]
-            with m.Elif(self.done.valid & (self.done.bank == b)):
-                m.d.sync += [
-                    complete[b].eq(complete[b] + 1 + self.done.second),
-                    ended[b].eq(self.done.end),
-                ]
-
-        # --- the walk: word, row, slice ----------------------------------------------------------
-
-        word = Signal(index(geometry.drain_words))
-        slice_ = Signal(index(geometry.drain_slices))
-        resumed = Signal()  # some rows of this word are through
-        rest = Signal(config.lanes)
-        rows = Signal(config.lanes)
-        row = Signal(config.lanes)  # one-hot: the lowest of them
-        after = Signal(config.lanes)  # the others
-        m.d.comb += [
-            rows.eq(Mux(resumed, rest, active_rows(geometry, operation))),
-            after.eq(rows & (rows - 1)),
-            row.eq(rows & ~after),
-        ]
-        first = group.base + word * width + slice_ * lanes
-        # The rows read together may go beyond the group, and the group beyond the operand.
-        group_end = group.base + config.group_outputs
-        last_group = group_end >= operation.outputs
-        end = Signal.like(first)
-        m.d.comb += end.eq(Mux(last_group, operation.outputs, group_end))
-        nobody = ~rows.any()
-        has_ended = ended.bit_select(bank, 1)
-        is_complete = has_ended | (
-            ~nobody & (Mux(bank, complete[1], complete[0]) >= (word + 1) * rows_read)
-        )
-        last_slice = (slice_ == geometry.drain_slices - 1) | (first + lanes >= end)
-        last_row = after == 0
-        last_word = (word == geometry.drain_words - 1) | (group.base + (word + 1) * width >= end)
-        active = Signal()
-        issue = Signal()
-        last = Signal()
-        m.d.comb += [
-            active.eq(queue.r_rdy & is_complete & self.advance),
-            issue.eq(active & ~nobody),
-            last.eq(active & (nobody | (last_slice & last_row & last_word))),
-            queue.r_en.eq(last),
-            self.drained.eq(Mux(last, 1 << bank, 0)),
-            self.retired.eq(last & last_group),
-        ]
-        with m.If(active):
-            m.d.sync += slice_.eq(slice_ + 1)
-            with m.If(last_slice):
-                m.d.sync += [slice_.eq(0), resumed.eq(~last_row), rest.eq(after)]
-                with m.If(last_row):
-                    m.d.sync += word.eq(word + 1)
-        with m.If(last):
-            m.d.sync += [slice_.eq(0), word.eq(0), resumed.eq(0), bank.eq(~bank)]
-
-        m.d.comb += self.word.eq(Mux(bank, geometry.drain_words, 0) + word)
-        primary = primary_lanes(geometry, row, operation.activation)
-        copy = copy_lanes(geometry, row, operation.activation)
+        primary = primary_lanes(geometry, step.row, operation.activation)
+        copy = copy_lanes(geometry, step.row, operation.activation)
         for lane in range(2):
-            own = issue if lane == 0 else issue & ~operation.activation
-            for s in range(rows_read):
-                odd = word[0] if rows_read == 1 else s % 2
+            own = step.valid if lane == 0 else step.valid & ~operation.activation
+            for s in range(geometry.drain_rows):
+                odd = step.word[0] if geometry.drain_rows == 1 else s % 2
                 m.d.comb += self.select[lane][s].eq(
-                    Mux(own, Mux(group.paired & odd, copy[lane], primary[lane]), 0)
+                    Mux(own, Mux(step.group.paired & odd, copy[lane], primary[lane]), 0)
                 )
 
-        # --- beside the accumulators: row table, maxima, and what the operation says -------------
-
-        row_table = Memory(shape=RowLayout(config), depth=1 << row_table_address(config), init=[])
-        m.submodules.row_table = row_table
-        write, read = row_table.write_port(), row_table.read_port()
-        row_number = Signal(range(config.lanes))
-        for i in range(config.lanes):
-            with m.If(row[i]):
-                m.d.comb += row_number.eq(i)
-        m.d.comb += [
-            write.en.eq(self.row_write),
-            write.addr.eq(self.row_address),
-            write.data.eq(self.row_data),
-            read.en.eq(issue),
-            read.addr.eq(Cat(row_number, group.slot)),
-        ]
-        maxima = self._maxima(m, issue, bank, word)
-
-        valid = Signal()
-        keep = Signal(lanes)
-        first_ = Signal.like(first)
-        lo = Signal.like(operation.lo)
-        hi = Signal.like(operation.hi)
-        steps = Signal()
-        slice_out = Signal.like(slice_)
+        # First stage: accumulators, maxima and row entry are on their way out of their memories.
+        row = self._row_entry(m, step)
+        maxima = self._maxima(m, step)
+        read = Signal(DrainStepLayout(config))
         constant = Signal(EXPONENT)
         with m.If(self.advance):
-            m.d.sync += [
-                valid.eq(issue),
-                keep.eq(Cat(first + i < end for i in range(lanes))),
-                first_.eq(first),
-                lo.eq(operation.lo),
-                hi.eq(operation.hi),
-                steps.eq(operation.range_step),
-                slice_out.eq(slice_),
-                constant.eq(self._constant(operation)),
-            ]
+            m.d.sync += [read.eq(step), constant.eq(self._constant(operation))]
 
-        # --- the values are here: choose a slice, then round -------------------------------------
-
-        entry = Signal(RowLayout(config))
-        m.d.comb += entry.eq(read.data)
-        offset = Mux(steps, entry.token, 0)
-        chosen_valid = Signal()
-        chosen_keep = Signal(lanes)
-        chosen_column = Signal.like(entry.column)
-        chosen_token = Signal.like(entry.token)
+        # Second stage: they are there. Choose the slice and say what each result is.
+        wanted = read.group.operation
+        offset = Mux(wanted.range_step, row.token, 0)
+        head = Signal(ResultLayout(config))  # token, column and keep of the results on their way
+        head_valid = Signal()
         overflow = Signal(lanes)
         rounders = []
         for i in range(lanes):
-            at = [s * lanes + i for s in range(geometry.drain_slices)]
             value = Signal(AccumulatorLayout(geometry), name=f"value{i}")
             maximum = Signal(8, name=f"maximum{i}")
-            with m.Switch(slice_out):
-                for s, n in enumerate(at):
-                    if n < width:
-                        with m.Case(s):
-                            m.d.comb += [value.eq(self.values[n]), maximum.eq(maxima[n])]
-            number = Signal(signed(len(first_) + 1), name=f"number{i}")
+            with m.Switch(read.slice):
+                for s, n in enumerate(range(i, geometry.drain_width, lanes)):
+                    with m.Case(s):
+                        m.d.comb += [value.eq(self.values[n]), maximum.eq(maxima[n])]
+            number = Signal(signed(len(read.first) + 1), name=f"number{i}")
             in_range = Signal(name=f"in_range{i}")
             m.d.comb += [
-                number.eq(first_ + i),
-                in_range.eq((number >= lo + offset) & (number < hi + offset)),
+                number.eq(read.first + i),
+                in_range.eq((number >= wanted.lo + offset) & (number < wanted.hi + offset)),
             ]
-            rounder = WindowToFloat(config.acc_bits)
-            m.submodules[f"round{i}"] = rounder
-            rounders.append(rounder)
             chosen = Signal(AccumulatorLayout(geometry), name=f"chosen{i}")
             lsb = Signal(EXPONENT, name=f"lsb{i}")
             zero = Signal(name=f"zero{i}")
+            valid = read.valid & read.keep[i] & in_range
             with m.If(self.advance):
                 m.d.sync += [
                     chosen.eq(value),
-                    lsb.eq(constant + entry.maximum + maximum + entry.depth_log),
+                    lsb.eq(constant + row.maximum + maximum + row.depth_log),
                     zero.eq(~in_range),
-                    overflow[i].eq(valid & keep[i] & in_range & value.overflow & ~value.nan),
+                    overflow[i].eq(valid & value.overflow & ~value.nan),
                 ]
+            m.submodules[f"round{i}"] = rounder = WindowToFloat(config.acc_bits)
             m.d.comb += [
                 rounder.advance.eq(self.advance),
                 rounder.sum.eq(chosen.sum),
@@ -254,28 +153,28 @@ class Drain(wiring.Component):
                 rounder.nan.eq(chosen.nan),
                 rounder.zero.eq(zero),
             ]
+            rounders.append(rounder)
         with m.If(self.advance):
             m.d.sync += [
-                chosen_valid.eq(valid),
-                chosen_keep.eq(keep),
-                chosen_column.eq(entry.column + first_),
-                chosen_token.eq(entry.token),
+                head_valid.eq(read.valid),
+                head.token.eq(row.token),
+                head.column.eq(row.column + read.first),
+                head.keep.eq(read.keep),
             ]
         # The anchor makes overflow impossible, so one in a valid result is a fault of the hardware
         # or of the operand.
         m.d.comb += self.overflow.eq(overflow.any() & self.advance)
         m.d.sync += Assert(~overflow.any())
 
+        # Third and fourth stage: the rounders'.
         normal = Signal(ResultLayout(config))
         normal_valid = Signal()
         result = self.results.payload
         m.d.comb += self.advance.eq(~self.results.valid | self.results.ready)
         with m.If(self.advance):
             m.d.sync += [
-                normal.token.eq(chosen_token),
-                normal.column.eq(chosen_column),
-                normal.keep.eq(chosen_keep),
-                normal_valid.eq(chosen_valid),
+                normal.eq(head),
+                normal_valid.eq(head_valid),
                 result.token.eq(normal.token),
                 result.column.eq(normal.column),
                 result.keep.eq(normal.keep),
@@ -284,7 +183,28 @@ class Drain(wiring.Component):
         m.d.comb += [result.values[i].eq(rounder.value) for i, rounder in enumerate(rounders)]
         return m
 
-    def _maxima(self, m: Module, issue: Value, bank: Value, word: Value) -> list[Value]:
+    def _row_entry(self, m: Module, step: Any) -> Any:
+        """Keep the row table; return the entry of the row read, a cycle later."""
+        config = self.config
+        table = Memory(shape=RowLayout(config), depth=1 << row_table_address(config), init=[])
+        m.submodules.row_table = table
+        write, read = table.write_port(), table.read_port()
+        number = Signal(range(config.lanes), name="row_number")
+        for i in range(config.lanes):
+            with m.If(step.row[i]):
+                m.d.comb += number.eq(i)
+        entry = Signal(RowLayout(config), name="row_entry")
+        m.d.comb += [
+            write.en.eq(self.row_write),
+            write.addr.eq(self.row_address),
+            write.data.eq(self.row_data),
+            read.en.eq(step.valid),
+            read.addr.eq(Cat(number, step.group.slot)),
+            entry.eq(read.data),
+        ]
+        return entry
+
+    def _maxima(self, m: Module, read_step: Any) -> list[Value]:
         """Keep the neurons' maximum bytes; return those of the word read, in output order.
 
         A word holds at least two rows, so that both rows of a paired step go into one.
@@ -304,8 +224,8 @@ class Drain(wiring.Component):
         m.d.comb += [
             write.addr.eq(Mux(step.bank, words, 0) + (step.row >> low)),
             write.en.eq(Mux(first_block, (1 | step.second << 1) << element, 0)),
-            read.en.eq(issue),
-            read.addr.eq(Mux(bank, words, 0) + (word * read_rows >> low)),
+            read.en.eq(read_step.valid),
+            read.addr.eq(Mux(read_step.bank, words, 0) + (read_step.word * read_rows >> low)),
         ]
         for i in range(held):
             # A paired step begins with an even row.
@@ -317,7 +237,7 @@ class Drain(wiring.Component):
         if read_rows == 1:
             odd = Signal(name="maxima_odd")
             with m.If(self.advance):
-                m.d.sync += odd.eq(word[0])
+                m.d.sync += odd.eq(read_step.word[0])
             rows = [Mux(odd, read.data[1], read.data[0])]
         return [row.word_select(c, 8) for row in rows for c in range(geometry.columns)]
 

@@ -79,7 +79,7 @@ MAC = [
         "Cat(packed, negative)",
         "Cat(packed, negative & (exponent > 0))",
     ),
-    Mutant("odd rows drained from primaries", "mac/drain.py", "group.paired & odd", "0 & odd"),
+    Mutant("odd rows drained from primaries", "mac/drain.py", "step.group.paired & odd", "0 & odd"),
     Mutant("high plane one bit low", "mac/pair.py", "high << 4, 0", "high << 3, 0"),
     Mutant(
         "results pushed on without being taken",
@@ -115,7 +115,12 @@ MAC = [
         "room = reserved < config.act_blocks",
         "room = 1",
     ),
-    Mutant("range does not move with the token", "mac/drain.py", "Mux(steps, entry.token, 0)", "0"),
+    Mutant(
+        "range does not move with the token",
+        "mac/drain.py",
+        "Mux(wanted.range_step, row.token, 0)",
+        "0",
+    ),
     Mutant(
         "buffer limit ignored",
         "mac/fetch.py",
@@ -125,14 +130,14 @@ MAC = [
     Mutant(
         "results out of range checked for overflow",
         "mac/drain.py",
-        "valid & keep[i] & in_range & value.overflow",
-        "valid & keep[i] & value.overflow",
+        "read.valid & read.keep[i] & in_range",
+        "read.valid & read.keep[i]",
     ),
     Mutant(
         "results that do not exist checked for overflow",
         "mac/drain.py",
-        "valid & keep[i] & in_range & value.overflow",
-        "valid & in_range & value.overflow",
+        "read.valid & read.keep[i] & in_range",
+        "read.valid & in_range",
     ),
     Mutant(
         "NaN checked for overflow", "mac/drain.py", "value.overflow & ~value.nan", "value.overflow"
