@@ -430,16 +430,13 @@ DEFAULT_PRESET = "small"
 PRESETS: Mapping[str, TileConfig] = MappingProxyType(
     {
         "nano": TileConfig(
-            pseudo_channels=1,
             lanes=2,
-            vec_lanes=4,
             act_blocks=16,
             vector_bytes=16 * KIB,
             l1_bytes=4 * KIB,
             l1_ways=2,
             stream_bytes=1 * KIB,
             issue_window=4,
-            ring_bytes=8,
             flit_bytes=8,
             noc_buffer=2,
             mesh=Mesh(2, 1),
@@ -449,15 +446,11 @@ PRESETS: Mapping[str, TileConfig] = MappingProxyType(
             pseudo_channels=2,
             lanes=8,
             vec_lanes=8,
-            act_blocks=96,
             vector_bytes=64 * KIB,
             l1_bytes=32 * KIB,
-            l1_ways=4,
             stream_bytes=8 * KIB,
-            issue_window=8,
             ring_bytes=16,
             flit_bytes=32,
-            noc_buffer=4,
             mesh=Mesh(4, 2),
         ),
         "slice": TileConfig(
