@@ -169,18 +169,32 @@ class Drain(wiring.Component):
         # Third and fourth stage: the rounders'.
         normal = Signal(ResultLayout(config))
         normal_valid = Signal()
-        result = self.results.payload
-        m.d.comb += self.advance.eq(~self.results.valid | self.results.ready)
+        rounded_head = Signal(ResultLayout(config))
+        rounded = Signal(ResultLayout(config))
+        rounded_valid = Signal()
+        m.d.comb += rounded.eq(rounded_head)
+        m.d.comb += [rounded.values[i].eq(rounder.value) for i, rounder in enumerate(rounders)]
         with m.If(self.advance):
             m.d.sync += [
                 normal.eq(head),
                 normal_valid.eq(head_valid),
-                result.token.eq(normal.token),
-                result.column.eq(normal.column),
-                result.keep.eq(normal.keep),
-                self.results.valid.eq(normal_valid),
+                rounded_head.eq(normal),
+                rounded_valid.eq(normal_valid),
             ]
-        m.d.comb += [result.values[i].eq(rounder.value) for i, rounder in enumerate(rounders)]
+
+        # A result that is not taken steps aside. So whether the pipeline moves on, which reaches
+        # every lane, is known from a register and not from `results.ready`.
+        aside = Signal(ResultLayout(config))
+        aside_valid = Signal()
+        m.d.comb += [
+            self.advance.eq(~aside_valid),
+            self.results.valid.eq(aside_valid | rounded_valid),
+            self.results.payload.eq(Mux(aside_valid, aside, rounded)),
+        ]
+        with m.If(self.results.ready):
+            m.d.sync += aside_valid.eq(0)
+        with m.Elif(self.advance & rounded_valid):
+            m.d.sync += [aside.eq(rounded), aside_valid.eq(1)]
         return m
 
     def _row_entry(self, m: Module, step: Any) -> Any:

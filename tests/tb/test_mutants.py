@@ -84,7 +84,7 @@ MAC = [
     Mutant(
         "results pushed on without being taken",
         "mac/drain.py",
-        "self.advance.eq(~self.results.valid | self.results.ready)",
+        "self.advance.eq(~aside_valid)",
         "self.advance.eq(1)",
     ),
     Mutant(
