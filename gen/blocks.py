@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from amaranth.lib import wiring
 
+from gen.lookup import lookup
 from rtl.config import TileConfig
-
-
-class UnknownBlock(ValueError):
-    """There is no block of that name; the message is one sentence that says which there are."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,7 @@ def find(name: str) -> Block:
 
     Raises
     ------
-    UnknownBlock
+    UnknownName
         There is none.
     """
-    if name not in BLOCKS:
-        near = difflib.get_close_matches(name, BLOCKS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(BLOCKS)}."
-        raise UnknownBlock(f"There is no block {name}; {hint}")
-    return BLOCKS[name]
+    return lookup("block", BLOCKS, name)

@@ -72,7 +72,7 @@ def generate(block: str, config: TileConfig, out_dir: Path = Path("build")) -> P
 
     Raises
     ------
-    UnknownBlock
+    UnknownName
         There is no such block.
     EmissionError
         The block cannot become Verilog.

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from gen.lookup import lookup
 from rtl.config import TileConfig
 from sim.figures import Figure
 from sim.progress import ProgressReporter
-
-
-class UnknownBench(ValueError):
-    """There is no bench of that name; the message is one sentence that says which there are."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,7 @@ def find(name: str) -> Bench:
 
     Raises
     ------
-    UnknownBench
+    UnknownName
         There is none.
     """
-    if name not in BENCHES:
-        near = difflib.get_close_matches(name, BENCHES, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"choose from {', '.join(BENCHES)}."
-        raise UnknownBench(f"There is no bench {name}; {hint}")
-    return BENCHES[name]
+    return lookup("bench", BENCHES, name)

@@ -16,6 +16,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from gen import blocks, package
 from gen.header import c_header
+from gen.lookup import UnknownName
 from gen.package import MANIFEST, PackageError, generate, read, write
 from rtl.config import PRESETS, TileConfig
 from rtl.counters import Counter
@@ -228,9 +229,9 @@ def test_what_is_no_manifest_is_refused(built: package.Package, text: str) -> No
 
 def test_blocks_are_found_by_name() -> None:
     assert blocks.find("mac").name == "mac"
-    with pytest.raises(blocks.UnknownBlock, match=r"There is no block mca; did you mean mac\?"):
+    with pytest.raises(UnknownName, match=r"There is no block mca; did you mean mac\?"):
         generate("mca", CONFIG)
-    with pytest.raises(blocks.UnknownBlock, match=r"There is no block vec; choose from mac\."):
+    with pytest.raises(UnknownName, match=r"There is no block vec; choose from mac\."):
         blocks.find("vec")
 
 
