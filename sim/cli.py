@@ -10,17 +10,22 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from gen.configuration import file_schema, load
-from rtl.config import DEFAULT_PRESET, PRESETS
+from rtl.config import DEFAULT_PRESET, PRESETS, TileConfig
+from sim.options import with_formats
 from sim.progress import BarProgress
+
+if TYPE_CHECKING:
+    from sim.run import Generation
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout, which an editable installation runs from."""
@@ -64,6 +69,14 @@ Settings = Annotated[
         metavar="FIELD=VALUE",
         help="Field to change, such as lanes=8 or mesh=4x2; as often as you like.",
         rich_help_panel="Configuration",
+    ),
+]
+MODELS = "`glassllm`, `glassllm:pt`, a llama2.c file (.bin), a Hugging Face directory or an image"
+ModelName = Annotated[str, typer.Argument(metavar="MODEL", help=f"Model: {MODELS}.")]
+TokenizerFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--tokenizer", metavar="FILE", help="Tokenizer, where it is not beside the model."
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")]
@@ -241,22 +254,155 @@ def demo(
 
 
 @app.command()
-def info(
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON schema of configuration files.")
+@with_formats
+def run(
+    model: ModelName,
+    prompt: Annotated[str, typer.Option("--prompt", metavar="TEXT", help="Text to continue.")] = "",
+    tokens: Annotated[
+        int, typer.Option("--tokens", metavar="N", min=1, help="Tokens to add at most.")
+    ] = 64,
+    engine: Annotated[
+        str, typer.Option("--engine", metavar="NAME", help="What runs the model.")
+    ] = "golden",
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check", help="Compare every logit with golden; exit with 1 if one differs."
+        ),
     ] = False,
+    temperature: Annotated[
+        float,
+        typer.Option(
+            "--temperature", metavar="T", min=0, help="Pick tokens at random; 0 is greedy."
+        ),
+    ] = 0,
+    seed: Annotated[
+        int, typer.Option("--seed", metavar="N", min=0, help="Seed of the random choice.")
+    ] = 0,
+    tokenizer: TokenizerFile = None,
+    formats: dict[str, str] | None = None,
     preset: Preset = None,
     config: ConfigFile = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain a configuration: every field, what follows from it, presets, blocks and tools."""
+    """Continue a text with a language model, and print the tokens as they come.
+
+    The same model, formats and prompt give the same bits of every logit on every engine and every
+    configuration; **--check** shows it.
+    """
+    from gen.models.library import open_model
+    from sim import engines
+    from sim import run as running
+
+    configuration = load(preset, config, settings or ())
+    make, make_golden = engines.find(engine), engines.find(engines.REFERENCE)
+    with _progress().task("reading the model"):
+        opened = open_model(model, formats, tokenizer)
+    begun = running.Prompt.of(prompt, opened)
+    runner = make(opened.model, configuration)
+    checked = None
+    if check:
+        golden = make_golden(opened.model, configuration)
+        runner = checked = running.CheckedEngine(engine, runner, golden)
+    choose = running.sampler(temperature, seed)
+    generation = running.Generation(runner, begun, tokens, choose)
+    try:
+        result = _show(generation, None if as_json else prompt)
+    except running.Mismatch as error:
+        print(f"jalapeno: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    compared = checked.compared if checked else 0
+    if as_json:
+        _print_json(
+            {
+                "model": opened.model.name,
+                "engine": engine,
+                "configuration": configuration.hash,
+                "formats": opened.formats.to_dict(),
+                "prompt": {"text": prompt, "tokens": begun.tokens},
+                **result,
+                "logits_compared": compared,
+                "figures": [figure.to_dict() for figure in runner.figures()],
+            }
+        )
+        return
+    for figure in runner.figures():
+        print(f"{figure.name}: {figure.value:,.6g} {figure.unit}".rstrip(), file=sys.stderr)
+    print(
+        f"{len(result['tokens'])} tokens, {result['tokens_per_second']:.1f} per second, on {engine}"
+        f"{f'; all {compared:,} logits have the bits of golden' if check else ''}.",
+        file=sys.stderr,
+    )
+
+
+@app.command("import")
+@with_formats
+def import_model(
+    model: ModelName,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE.safetensors", help="Image to write.")],
+    tokenizer: TokenizerFile = None,
+    formats: dict[str, str] | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Quantise a model and write it, its tokenizer included, into one image file.
+
+    The image can be run in place of the model. The same model and formats give the same bytes.
+    """
+    from gen.models import image
+    from gen.models.library import open_model
+
+    progress = _progress()
+    with progress.task("reading the model"):
+        opened = open_model(model, formats, tokenizer)
+    with progress.task("writing the image"):
+        digest = image.save(out, *opened)
+    facts = {"file": str(out), "bytes": out.stat().st_size, "hash": digest}
+    if as_json:
+        _print_json(facts | {"formats": opened.formats.to_dict()})
+        return
+    _console().print(_table("model image", _readable([facts])))
+
+
+@app.command()
+@with_formats
+def info(
+    model: Annotated[
+        str | None, typer.Argument(metavar="MODEL", help=f"Model to explain, if any: {MODELS}.")
+    ] = None,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON schema of configuration files.")
+    ] = False,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            metavar="N",
+            min=1,
+            help="Positions a token of the model reads; 64 if left out.",
+        ),
+    ] = None,
+    tokenizer: TokenizerFile = None,
+    formats: dict[str, str] | None = None,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain a configuration: every field, what follows from it, presets, blocks and tools.
+
+    With a model: its shape, formats and size, what must move from memory for a token of it, the
+    rate that this allows at 1 GHz, and the place it takes.
+    """
     from sim.info import info as gather
 
     if schema:
         _print_json(file_schema())
         return
     configuration = load(preset, config, settings or ())
+    if model is not None:
+        _model_info(model, tokenizer, formats, configuration, context, as_json)
+        return
     facts = gather(configuration)
     if as_json:
         _print_json(facts)
@@ -315,6 +461,80 @@ def _sentence(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
     kind = type(error).__name__
     return f"internal error ({kind}: {error}); set JALAPENO_DEBUG=1 to see where."
+
+
+def _show(generation: Generation, prompt: str | None) -> dict[str, Any]:
+    """Run a generation, print it as it goes unless `prompt` is ``None``, and return the facts."""
+    start = time.perf_counter()
+    text, numbers = "", []
+
+    def say(part: str) -> None:
+        if prompt is not None:
+            print(part, end="", flush=True)
+
+    say(prompt or "")
+    try:
+        for token in generation:
+            numbers.append(token.number)
+            text += token.text
+            say(token.text)
+        text += generation.rest
+        say(generation.rest)
+    finally:
+        say("\n")
+    seconds = time.perf_counter() - start
+    return {
+        "tokens": numbers,
+        "text": text,
+        "stopped": generation.stopped,
+        "seconds": seconds,
+        "tokens_per_second": len(numbers) / seconds,
+    }
+
+
+def _model_info(
+    name: str,
+    tokenizer: Path | None,
+    formats: dict[str, str] | None,
+    configuration: TileConfig,
+    context: int | None,
+    as_json: bool,
+) -> None:
+    from gen.models.library import open_model
+    from sim.model_info import model_info
+
+    with _progress().task("reading the model"):
+        facts = model_info(open_model(name, formats, tokenizer), configuration, context)
+    if as_json:
+        _print_json(facts)
+        return
+    console, decode = _console(), facts["decode"]
+    columns = {"model": facts["model"], "configuration": configuration.hash}
+    shape = [{"what": what, "value": value} for what, value in (columns | facts["shape"]).items()]
+    operands = [{"operands": what, "format": text} for what, text in facts["formats"].items()]
+    for title, rows in (
+        ("shape", shape),
+        ("formats", operands),
+        (f"stored; a position adds {facts['kv_bytes_per_token']:,.0f} bytes", facts["stored"]),
+        (f"moved for a token at context {decode['context']}", decode["moved"]),
+        ("roofline at 1 GHz", decode["roofline"]),
+        (f"place in memory, a context of {facts['shape']['context']}", facts["placement"]),
+    ):
+        console.print(_table(title, _readable(rows)))
+
+
+def _readable(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with their numbers as people write them."""
+
+    def text(value: Any) -> Any:
+        match value:
+            case float():
+                return f"{value:,.1f}".removesuffix(".0")
+            case int() if not isinstance(value, bool):
+                return f"{value:,}"
+        return value
+
+    return [{name: text(value) for name, value in row.items()} for row in rows]
 
 
 def _console() -> Console:

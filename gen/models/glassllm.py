@@ -23,7 +23,11 @@ from typing import Any, NamedTuple
 import glassllm
 import numpy as np
 
-__all__ = ["GlassLLM", "Product", "load"]
+from gen.models import rope
+from gen.models.model import Expert, FeedForward, Layer, Linear, Model, Pairing
+from gen.models.parts import attention, linear
+
+__all__ = ["GlassLLM", "GlassTokenizer", "Product", "load"]
 
 _PRODUCTS = {
     "attn.W_Q": ("norm.attn", "attn.q"),
@@ -110,6 +114,79 @@ class GlassLLM:
             for name, steps in _PRODUCTS.items():
                 products[f"blocks.{layer}.{name}"] = Product(*(seen(step, layer) for step in steps))
         return products
+
+    def to_model(self, name: str = "glassllm") -> Model:
+        """Return weights and shapes as every importer does, without formats."""
+        dimensions, weights = self.configuration, self.weights
+        head = dimensions.d_model // dimensions.n_heads
+        return Model(
+            name=name,
+            embedding=weights["E"],
+            layers=tuple(self._layer(index, head) for index in range(dimensions.n_layers)),
+            norm=weights["norm_f.gamma"],
+            head=linear(weights["E"]),
+            rope=rope.table(
+                rope.frequencies(head, dimensions.rope_base), dimensions.max_len, Pairing.ADJACENT
+            ),
+            eps=np.float32(dimensions.eps),
+        )
+
+    def _layer(self, index: int, head: int) -> Layer:
+        def matrix(name: str) -> Linear:
+            return linear(self.weights[f"blocks.{index}.{name}"])
+
+        projections = [matrix(f"attn.W_{letter}") for letter in "QKVO"]
+        expert = Expert(*(matrix(f"ffn.W{number}") for number in (1, 3, 2)))
+        return Layer(
+            attention_norm=self.weights[f"blocks.{index}.norm1.gamma"],
+            attention=attention(*projections, head=head),
+            feed_forward_norm=self.weights[f"blocks.{index}.norm2.gamma"],
+            feed_forward=FeedForward((expert,)),
+        )
+
+
+class GlassTokenizer:
+    """The package's tokenizer, as `gen.models.tokenizer.Tokenizer` wants one.
+
+    Parameters
+    ----------
+    tokenizer : glassllm.Tokenizer
+        The package's own.
+    """
+
+    kind = "glassllm"
+    begin = ()
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+
+    @classmethod
+    def from_state(cls, state: dict[str, Any]) -> GlassTokenizer:
+        """Return the tokenizer that gave `state`."""
+        return cls(glassllm.Tokenizer(state["alphabet"], state["merges"]))
+
+    def state(self) -> dict[str, Any]:
+        """Return characters and merges."""
+        merges = [list(pair) for pair in self._tokenizer.merges]
+        return {"alphabet": self._tokenizer.alphabet, "merges": merges}
+
+    @property
+    def vocabulary(self) -> int:
+        """Tokens there are."""
+        return self._tokenizer.vocab_size
+
+    @property
+    def end(self) -> frozenset[int]:
+        """The token ``<eos>``."""
+        return frozenset({self._tokenizer.token_to_id["<eos>"]})
+
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of a text."""
+        return self._tokenizer.encode(text)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Return the text of tokens."""
+        return self._tokenizer.decode(list(tokens))
 
 
 def load(language: str = "en") -> GlassLLM:

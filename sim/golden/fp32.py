@@ -19,7 +19,10 @@ from numpy.typing import NDArray
 from rtl.formats import BLOCK
 
 Floats = NDArray[np.float32]
-"""Operands and results."""
+"""Results."""
+
+Operand = Floats | np.float32
+"""What they are computed from: an array, or a constant."""
 
 NAN_BITS = 0x7FC00000
 """The one NaN that arithmetic produces."""
@@ -34,7 +37,7 @@ _EXPONENT = np.uint32(0x7F800000)
 _SIGN = np.uint32(0x80000000)
 
 
-def flush(values: Floats) -> Floats:
+def flush(values: Operand) -> Floats:
     """Return `values` with subnormals replaced by zeros of the same sign and NaNs made canonical.
 
     Applied to operands it is DAZ, applied to what numpy computed it is FTZ.
@@ -57,7 +60,7 @@ def rounded(exact: Any) -> Floats:
         return flush(np.asarray(exact, np.float64).astype(np.float32))
 
 
-def to_bits(values: Floats) -> NDArray[np.uint32]:
+def to_bits(values: Operand) -> NDArray[np.uint32]:
     """Return the bits of float32 values as uint32."""
     return _float32(values).view(np.uint32)
 
@@ -67,25 +70,25 @@ def from_bits(bits: Any) -> Floats:
     return np.asarray(bits, np.uint32).view(np.float32)
 
 
-def add(a: Floats, b: Floats) -> Floats:
+def add(a: Operand, b: Operand) -> Floats:
     """Return ``a + b``."""
     with np.errstate(all="ignore"):
         return flush(flush(a) + flush(b))
 
 
-def sub(a: Floats, b: Floats) -> Floats:
+def sub(a: Operand, b: Operand) -> Floats:
     """Return ``a - b``."""
     with np.errstate(all="ignore"):
         return flush(flush(a) - flush(b))
 
 
-def mul(a: Floats, b: Floats) -> Floats:
+def mul(a: Operand, b: Operand) -> Floats:
     """Return ``a * b``."""
     with np.errstate(all="ignore"):
         return flush(flush(a) * flush(b))
 
 
-def ldexp(values: Floats, exponents: Any) -> Floats:
+def ldexp(values: Operand, exponents: Any) -> Floats:
     """Return ``values * 2**exponents``, rounded once.
 
     Parameters
@@ -100,21 +103,21 @@ def ldexp(values: Floats, exponents: Any) -> Floats:
     return rounded(np.ldexp(flush(values).astype(np.float64), exponents))
 
 
-def maximum(a: Floats, b: Floats) -> Floats:
+def maximum(a: Operand, b: Operand) -> Floats:
     """Return the greater of two: NaN if either is NaN, and +0 above -0."""
     a, b = flush(a), flush(b)
     greater = np.where(_signed_order(a) >= _signed_order(b), a, b)
     return np.where(np.isnan(a) | np.isnan(b), NAN, greater)
 
 
-def minimum(a: Floats, b: Floats) -> Floats:
+def minimum(a: Operand, b: Operand) -> Floats:
     """Return the lesser of two: NaN if either is NaN, and -0 below +0."""
     a, b = flush(a), flush(b)
     lesser = np.where(_signed_order(a) <= _signed_order(b), a, b)
     return np.where(np.isnan(a) | np.isnan(b), NAN, lesser)
 
 
-def clamp(values: Floats, low: Floats, high: Floats) -> Floats:
+def clamp(values: Operand, low: Operand, high: Operand) -> Floats:
     """Return ``minimum(maximum(values, low), high)``; NaN passes through."""
     return minimum(maximum(values, low), high)
 
@@ -133,7 +136,7 @@ def reduce_max(values: Floats) -> Floats:
     return np.where(np.isnan(values).any(-1), NAN, greatest)
 
 
-def order_key(values: Floats) -> NDArray[np.int32]:
+def order_key(values: Operand) -> NDArray[np.int32]:
     """Return integers in the order of comparison, top-k and argmax.
 
     -0 and +0 (and subnormals) have the same key; every NaN has one key, below that of -Inf.
@@ -144,12 +147,12 @@ def order_key(values: Floats) -> NDArray[np.int32]:
     return np.where(np.isnan(values), np.int32(-0x7F800001), key)
 
 
-def less(a: Floats, b: Floats) -> NDArray[np.bool_]:
+def less(a: Operand, b: Operand) -> NDArray[np.bool_]:
     """Return ``a < b`` in the order of `order_key`: NaN is less than any number."""
     return order_key(a) < order_key(b)
 
 
-def equal(a: Floats, b: Floats) -> NDArray[np.bool_]:
+def equal(a: Operand, b: Operand) -> NDArray[np.bool_]:
     """Return ``a == b`` in the order of `order_key`: -0 equals +0, NaN equals NaN."""
     return order_key(a) == order_key(b)
 
@@ -255,7 +258,7 @@ def _float32(values: Any) -> Floats:
     return array
 
 
-def _signed_order(values: Floats) -> NDArray[np.int32]:
+def _signed_order(values: Operand) -> NDArray[np.int32]:
     """Integers in the order of the numbers, -0 below +0; NaN must be dealt with apart."""
     bits = to_bits(values).view(np.int32)
     return bits ^ (bits >> 31 & 0x7FFFFFFF)

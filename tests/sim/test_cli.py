@@ -19,26 +19,10 @@ from sim import bench, cli
 from sim.figures import Figure
 from sim.process import ToolError
 from tests.gen.components import Block as Hardware
+from tests.sim.conftest import Run
 
 ROOT = Path(__file__).parents[2]
 NANO = PRESETS["nano"]
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def jalapeno(capfd: pytest.CaptureFixture[str], monkeypatch, tmp_path: Path) -> Run:
-    """Return a function that runs the command in an empty directory: status, output, errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("JALAPENO_DEBUG", raising=False)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as end:
-            cli.main(arguments)
-        output = capfd.readouterr()
-        return end.value.code, output.out, output.err
-
-    return run
 
 
 @pytest.fixture
@@ -55,7 +39,7 @@ def use_bench(monkeypatch, run: Callable) -> None:
 # --- help ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["generate", "test", "bench", "demo", "info"])
+@pytest.mark.parametrize("command", ["generate", "test", "bench", "demo", "run", "info"])
 def test_every_command_explains_itself(jalapeno: Run, command: str) -> None:
     status, out, err = jalapeno(command, "--help")
     assert (status, err) == (0, "")

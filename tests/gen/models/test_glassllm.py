@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gen.models import glassllm
+from sim.golden import reference
 
 PROMPT = "Alice was beginning to get very tired of sitting by her sister on the bank"
 
@@ -111,3 +112,20 @@ def test_documented_architecture_gives_the_logits(model, products, tokens):
         x = x + act @ w["ffn.W2"].T
     logits = norm(x, weights["norm_f.gamma"]) @ weights["E"].T
     np.testing.assert_allclose(products["E"].outputs, logits, atol=1e-5)
+
+
+@pytest.mark.parametrize("language", ["en", "pt"])
+def test_imported_model_gives_the_logits(language):
+    loaded = glassllm.load(language)
+    tokens = loaded.tokenizer.encode("A")[:1] * 3 + [7, 99, 500]
+    imported = loaded.to_model("mine")
+    assert (imported.name, imported.context, imported.eps) == ("mine", 128, np.float32(1e-6))
+    logits = reference.forward(imported, np.array(tokens))
+    np.testing.assert_allclose(logits, loaded.capture(tokens)["E"].outputs, atol=1e-4)
+
+
+def test_tokenizer(model):
+    tokenizer = glassllm.GlassTokenizer(model.tokenizer)
+    assert tokenizer.encode(PROMPT) == model.tokenizer.encode(PROMPT)
+    assert tokenizer.decode(tokenizer.encode(PROMPT)) == PROMPT
+    assert (tokenizer.vocabulary, tokenizer.begin, tokenizer.end) == (1024, (), {3})

@@ -1,0 +1,81 @@
+"""What can run a model: the golden model, and whatever claims to give the same bits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gen.lookup import lookup
+from gen.models.model import Model
+from rtl.config import TileConfig
+from sim.figures import Figure
+from sim.golden.fp32 import Floats
+from sim.golden.transformer import Cache, forward
+
+
+class Engine(Protocol):
+    """Runs one sequence of tokens through a model."""
+
+    def prefill(self, tokens: Sequence[int]) -> Floats:
+        """Append a prompt, one token at least, and return the logits after its last token.
+
+        Returns
+        -------
+        float32 [vocabulary]
+        """
+
+    def decode(self, token: int) -> Floats:
+        """Append a token and return the logits after it.
+
+        Returns
+        -------
+        float32 [vocabulary]
+        """
+
+    def figures(self) -> list[Figure]:
+        """Return what was measured so far; it may be nothing."""
+
+
+class GoldenEngine:
+    """The golden model in numpy.
+
+    Parameters
+    ----------
+    model
+        Quantised.
+    config
+        Only its ``acc_bits`` matters.
+    """
+
+    def __init__(self, model: Model, config: TileConfig) -> None:
+        self._model, self._acc_bits, self._cache = model, config.acc_bits, Cache(model)
+
+    def prefill(self, tokens: Sequence[int]) -> Floats:
+        """Append tokens and return the logits after the last."""
+        return forward(self._model, list(tokens), self._cache, self._acc_bits)[-1]
+
+    def decode(self, token: int) -> Floats:
+        """Append a token and return the logits after it."""
+        return self.prefill([token])
+
+    def figures(self) -> list[Figure]:
+        """Return nothing: numpy has no cycles."""
+        return []
+
+
+REFERENCE = "golden"
+"""The engine that others are compared with."""
+
+ENGINES: dict[str, Callable[[Model, TileConfig], Engine]] = {REFERENCE: GoldenEngine}
+"""Makes an engine, by name; a factory that needs much imports it when it is called."""
+
+
+def find(name: str) -> Callable[[Model, TileConfig], Engine]:
+    """Return what makes an engine, for one sequence, of a quantised model and a configuration.
+
+    Raises
+    ------
+    UnknownName
+        There is no engine of that name.
+    """
+    return lookup("engine", ENGINES, name)
