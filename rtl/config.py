@@ -34,6 +34,7 @@ from pydantic import (
     model_validator,
 )
 
+from rtl.core.isa import MASK_ROWS, PHYSICAL_VECTORS
 from rtl.formats import BLOCK, Format
 
 KIB = 1024
@@ -216,7 +217,7 @@ class TileConfig(BaseModel):
         96, 1, 4096, "activation blocks resident per lane; longer K goes in chunks", "blocks"
     )
     vector_bytes: PowerOfTwo = _power(
-        32 * KIB, 1 * KIB, 4096 * KIB, "vector register file", "bytes"
+        32 * KIB, 4 * KIB, 4096 * KIB, "vector register file", "bytes"
     )
     l1_bytes: PowerOfTwo = _power(
         16 * KIB, 64, 4096 * KIB, "L1 cache in front of the HBM slice", "bytes"
@@ -379,6 +380,16 @@ class TileConfig(BaseModel):
     def vector_words(self) -> int:
         """FP32 words of the vector register file."""
         return self.vector_bytes // 4
+
+    @cached_property
+    def vector_length(self) -> int:
+        """FP32 words of one vector register."""
+        return self.vector_words // PHYSICAL_VECTORS
+
+    @cached_property
+    def row_length(self) -> int:
+        """Rows of a row register: a multiple of 32, and at least one for each lane."""
+        return -(-self.lanes // MASK_ROWS) * MASK_ROWS
 
     @cached_property
     def line_bytes(self) -> int:

@@ -1,0 +1,603 @@
+"""A model in a tile's memory: every operand packed, every address known.
+
+All layers of one shape are stored alike, so that a program reaches any of them with one base
+register: addresses in a `StoredLayer` are offsets from the layer's first byte.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gen.kernels.plan import Heads, Plan, blocks_of
+from gen.layout import ValueLayout, WeightLayout, key_layout, pack_weights
+from gen.memory_map import DoesNotFit, MemoryMap, Region, align
+from gen.models.model import (
+    Attention,
+    Expert,
+    FeedForward,
+    Gate,
+    Layer,
+    Linear,
+    Model,
+    Precision,
+    Router,
+)
+from gen.mx import Bytes, MXTensor
+from gen.table import pack_table, row_bytes
+from rtl.config import TileConfig
+from rtl.formats import BLOCK, Format
+
+UNLIMITED = 1 << 19
+"""Window of a layer that sees everything; no position is beyond it."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some outputs of a matrix, an operand of their own.
+
+    Attributes
+    ----------
+    start, outputs
+        Which.
+    offset
+        Where the operand begins.
+    beats
+        Beats of it.
+    """
+
+    start: int
+    outputs: int
+    offset: int
+    beats: int
+
+
+@dataclass(frozen=True)
+class StoredLinear:
+    """A matrix in memory.
+
+    Attributes
+    ----------
+    pieces
+        Its outputs, piece by piece; a piece's results fit one vector register.
+    length
+        Inputs.
+    outputs
+        Outputs.
+    weight
+        Format of the matrix.
+    activation
+        How its input is quantised.
+    bias
+        Where its bias is.
+    """
+
+    pieces: tuple[Piece, ...]
+    length: int
+    outputs: int
+    weight: Format
+    activation: Precision
+    bias: int | None
+
+    @property
+    def blocks(self) -> int:
+        """Blocks along K."""
+        return blocks_of(self.length)
+
+
+@dataclass(frozen=True)
+class StoredAttention:
+    """An attention layer in memory.
+
+    Attributes
+    ----------
+    query, key, value, output
+        Projections.
+    heads
+        How its heads are cut.
+    sinks
+        Where the sinks are.
+    window
+        Where the window is, a word; None if no layer of this shape has one.
+    shape
+        The layer itself, for its numbers; its matrices and window are those of the first layer.
+    """
+
+    query: StoredLinear
+    key: StoredLinear
+    value: StoredLinear
+    output: StoredLinear
+    heads: Heads
+    sinks: int | None
+    window: int | None
+    shape: Attention = field(compare=False)
+
+
+@dataclass(frozen=True)
+class StoredExpert:
+    """An expert in memory."""
+
+    gate: StoredLinear
+    up: StoredLinear
+    down: StoredLinear
+
+
+@dataclass(frozen=True)
+class StoredRouter:
+    """A router in memory."""
+
+    linear: StoredLinear
+    correction: int | None
+    experts: int
+    shape: Router = field(compare=False)
+
+
+@dataclass(frozen=True)
+class StoredFeedForward:
+    """A feed-forward network in memory.
+
+    Attributes
+    ----------
+    expert
+        The first expert; the others are stored alike.
+    stride
+        Bytes from one expert to the next.
+    router, shared
+        As in the model.
+    gate
+        How gate and up are combined.
+    """
+
+    expert: StoredExpert
+    stride: int
+    router: StoredRouter | None
+    shared: StoredExpert | None
+    gate: Gate
+
+
+@dataclass(frozen=True)
+class StoredLayer:
+    """A layer in memory."""
+
+    attention_norm: int
+    attention: StoredAttention
+    feed_forward_norm: int
+    feed_forward: StoredFeedForward
+    bytes: int
+    cache: StoredCache
+
+
+@dataclass(frozen=True)
+class StoredCache:
+    """The KV cache of a layer; addresses are offsets from its first byte.
+
+    Attributes
+    ----------
+    keys, values
+        Layouts of one KV head, of V one chunk.
+    key_stride
+        Bytes from one KV head's keys to the next.
+    value, value_stride
+        Where V is, and the bytes from one chunk of a KV head to the next.
+    scale, scale_stride
+        Where V's scales are, and the bytes from one chunk to the next.
+    bytes
+        All of it.
+    """
+
+    keys: WeightLayout
+    values: ValueLayout
+    key_stride: int
+    value: int
+    value_stride: int
+    scale: int
+    scale_stride: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive layers that are stored alike.
+
+    Attributes
+    ----------
+    layer
+        How.
+    count
+        How many.
+    weights, caches
+        Where the first one's weights and KV cache are.
+    """
+
+    layer: StoredLayer
+    count: int
+    weights: Region
+    caches: Region
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A model in memory.
+
+    Attributes
+    ----------
+    plan
+        Sizes it was cut to.
+    map
+        All regions.
+    runs
+        Its layers.
+    head
+        The head; offsets count from the region of that name.
+    embedding_bytes
+        Bytes of an embedding.
+    capacity
+        Positions the KV cache holds.
+    contents
+        Bytes of the regions that do not change, by name.
+    """
+
+    plan: Plan
+    model: Model
+    map: MemoryMap
+    runs: tuple[Run, ...]
+    head: StoredLinear
+    embedding_bytes: int
+    capacity: int
+    contents: dict[str, Bytes]
+
+    @property
+    def constant_end(self) -> int:
+        """First byte behind everything that does not change."""
+        return max(self.map[name].end for name in self.contents)
+
+
+class _Blob:
+    """Bytes that are collected, each addition at an even beat."""
+
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
+        self.parts: list[Bytes] = []
+        self.size = 0
+
+    def add(self, data: Any) -> int:
+        """Add the bytes of an array and return where they begin."""
+        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        start = self.size
+        self.size += align(self.config, data.size)
+        self.parts.append(np.pad(data, (0, self.size - start - data.size)))
+        return start
+
+    def bytes(self) -> Bytes:
+        """Return everything."""
+        return np.concatenate(self.parts) if self.parts else np.zeros(0, np.uint8)
+
+
+def store_linear(
+    plan: Plan, blob: _Blob, linear: Linear, parts: list[tuple[int, int]], unit: int
+) -> StoredLinear:
+    """Pack a matrix.
+
+    Parameters
+    ----------
+    plan
+        Sizes.
+    blob
+        Where to.
+    linear
+        The matrix, quantised.
+    parts
+        Start and count of the outputs of each piece.
+    unit
+        Blocks of the input that stay together.
+    """
+    assert isinstance(linear.weights, MXTensor)
+    config = plan.config
+    outputs, length = linear.shape
+    chained = len(plan.block_parts(blocks_of(length), unit)) > 1
+    if chained:  # K in chunks goes group by group
+        group = config.group_outputs
+        parts = [
+            (start + base, min(group, count - base))
+            for start, count in parts
+            for base in range(0, count, group)
+        ]
+    pieces = []
+    for start, count in parts:
+        beats = pack_weights(
+            linear.weights[start : start + count],
+            pseudo_channels=config.pseudo_channels,
+            acc_depth=config.acc_depth,
+        )
+        pieces.append(Piece(start, count, blob.add(beats), len(beats)))
+    bias = None if linear.bias is None else blob.add(linear.bias)
+    return StoredLinear(
+        tuple(pieces), length, outputs, linear.weights.format, linear.activation, bias
+    )
+
+
+def head_parts(heads: int, head: int, per_register: int) -> list[tuple[int, int]]:
+    """Return the pieces of a projection to heads.
+
+    Heads of whole blocks lie in a register as they come; others are padded to whole blocks there,
+    which takes a piece for each.
+    """
+    each = per_register if head % BLOCK == 0 else 1
+    return [
+        (first * head, min(each, heads - first) * head)
+        for start in range(0, heads, per_register)
+        for first in range(start, min(start + per_register, heads), each)
+    ]
+
+
+def _store_attention(plan: Plan, blob: _Blob, attention: Attention, windowed: bool) -> Any:
+    cut = plan.heads(attention)
+    unit = plan.columns // BLOCK
+    head = attention.head
+    queries = head_parts(attention.heads, head, cut.query_heads)
+    keys = head_parts(attention.kv_heads, head, cut.kv_heads)
+    width = attention.output.shape[0]
+    whole = head % BLOCK == 0
+    return StoredAttention(
+        query=store_linear(plan, blob, attention.query, queries, unit),
+        key=store_linear(plan, blob, attention.key, keys, unit),
+        value=store_linear(plan, blob, attention.value, keys, unit),
+        output=store_linear(
+            plan,
+            blob,
+            attention.output,
+            plan.parts(width),
+            cut.query_heads * cut.blocks if whole else unit,
+        ),
+        heads=cut,
+        sinks=None if attention.sinks is None else blob.add(attention.sinks),
+        window=blob.add(np.uint32(UNLIMITED if attention.window is None else attention.window))
+        if windowed
+        else None,
+        shape=attention,
+    )
+
+
+def _store_expert(plan: Plan, blob: _Blob, expert: Expert) -> StoredExpert:
+    unit = plan.columns // BLOCK
+    hidden, width = expert.gate.shape
+    return StoredExpert(
+        gate=store_linear(plan, blob, expert.gate, plan.parts(hidden), unit),
+        up=store_linear(plan, blob, expert.up, plan.parts(hidden), unit),
+        down=store_linear(plan, blob, expert.down, plan.parts(width), unit),
+    )
+
+
+def _store_feed_forward(plan: Plan, blob: _Blob, network: FeedForward) -> StoredFeedForward:
+    router = None
+    if network.router is not None:
+        experts = network.router.linear.shape[0]
+        linear = store_linear(
+            plan,
+            blob,
+            network.router.linear,
+            router_parts(network.router),
+            plan.columns // BLOCK,
+        )
+        correction = network.router.correction
+        router = StoredRouter(
+            linear,
+            None if correction is None else blob.add(correction),
+            experts,
+            network.router,
+        )
+    shared = None if network.shared is None else _store_expert(plan, blob, network.shared)
+    first, stride = None, 0
+    for expert in network.experts:
+        start = blob.size
+        stored = _store_expert(plan, blob, expert)
+        first = first or stored
+        stride = blob.size - start
+    assert first is not None
+    return StoredFeedForward(first, stride, router, shared, network.gate)
+
+
+def router_parts(router: Router) -> list[tuple[int, int]]:
+    """Return the pieces of a router: one, or one for each group of experts."""
+    experts = router.linear.shape[0]
+    size = experts // router.groups
+    return [(start, size) for start in range(0, experts, size)]
+
+
+def _store_cache(plan: Plan, attention: Attention, capacity: int) -> StoredCache:
+    config = plan.config
+    keys = key_layout(
+        capacity,
+        attention.head,
+        attention.keys.format,
+        pseudo_channels=config.pseudo_channels,
+        acc_depth=config.acc_depth,
+    )
+    values = ValueLayout(capacity, attention.values.format, config.pseudo_channels)
+    chunks = attention.kv_heads * blocks_of(attention.head)
+    key_stride = align(config, keys.beats.total * config.beat_stride)
+    value_stride = align(config, values.beats * config.beat_stride)
+    scale_stride = align(config, capacity)
+    value = attention.kv_heads * key_stride
+    scale = value + chunks * value_stride
+    end = scale + chunks * scale_stride
+    return StoredCache(keys, values, key_stride, value, value_stride, scale, scale_stride, end)
+
+
+def _store_layer(
+    plan: Plan, layer: Layer, windowed: bool, capacity: int
+) -> tuple[StoredLayer, Bytes]:
+    blob = _Blob(plan.config)
+    attention_norm = blob.add(layer.attention_norm)
+    attention = _store_attention(plan, blob, layer.attention, windowed)
+    feed_forward_norm = blob.add(layer.feed_forward_norm)
+    feed_forward = _store_feed_forward(plan, blob, layer.feed_forward)
+    cache = _store_cache(plan, layer.attention, capacity)
+    stored = StoredLayer(
+        attention_norm, attention, feed_forward_norm, feed_forward, blob.size, cache
+    )
+    return stored, blob.bytes()
+
+
+def rope_rows(model: Model) -> Any:
+    """Return what `vector` rotates with, a row per position.
+
+    Each row is the cosine for every element of a head, and the sine with which its partner is
+    multiplied: minus it for the first of a pair. Both are padded to whole blocks.
+    """
+    half = model.rope.cos.shape[1]
+    padded = BLOCK * blocks_of(2 * half)
+    rows = np.zeros((model.context, 2, padded), np.float32)
+    element = np.arange(2 * half)
+    if model.rope.pairing == "adjacent":
+        pair, second = element // 2, element % 2 == 1
+    else:
+        pair, second = element % half, element >= half
+    rows[:, 0, : 2 * half] = model.rope.cos[:, pair]
+    sine = model.rope.sin[:, pair]
+    rows[:, 1, : 2 * half] = np.where(second, sine, -sine)
+    return rows.reshape(model.context, -1)
+
+
+def place_rows(cache: StoredCache, stride: int) -> Any:
+    """Return where a position's keys and values are written, a row of words per position.
+
+    For each block of a key: where its high plane is, and its scale. Then where the key's greatest
+    scale is (unused if a key is one block), and where the value is in each chunk.
+    """
+    position = np.arange(cache.keys.neurons)
+    columns = []
+
+    def add(place: Any) -> None:
+        columns.append(place.beat * stride + place.byte)
+
+    for block in range(cache.keys.blocks):
+        add(cache.keys.element_place(position, block))
+        add(cache.keys.scale_place(position, block))
+    if cache.keys.blocks > 1:
+        add(cache.keys.maximum_place(position))
+    else:
+        columns.append(np.zeros_like(position))
+    add(cache.values.element_place(position))
+    return np.stack(columns, axis=1).astype(np.uint32)
+
+
+def store(
+    plan: Plan,
+    model: Model,
+    capacity: int | None = None,
+    memory: int = 1 << 32,
+    logits: int = 0,
+) -> Stored:
+    """Pack a model and give everything an address.
+
+    Parameters
+    ----------
+    plan
+        Sizes.
+    model
+        A quantised model.
+    capacity
+        Positions of the KV cache; by default the model's context.
+    memory
+        Bytes of the tile's memory.
+    logits
+        Rows of logits to have room for.
+
+    Raises
+    ------
+    DoesNotFit
+        If memory is too small.
+    """
+    config = plan.config
+    positions = min(capacity or model.context, model.context)
+    step = max(BLOCK, config.group_outputs)
+    capacity = -(-positions // step) * step
+    memory_map = MemoryMap(config, memory)
+    contents: dict[str, Bytes] = {}
+
+    def constant(name: str, data: Any, description: str) -> Region:
+        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+        contents[name] = data
+        return memory_map.add(name, data.size, description)
+
+    windowed = any(layer.attention.window is not None for layer in model.layers)
+    stored = [_store_layer(plan, layer, windowed, capacity) for layer in model.layers]
+    spans: list[list[int]] = []
+    for index, (layer, _) in enumerate(stored):
+        if spans and stored[spans[-1][0]][0] == layer:
+            spans[-1].append(index)
+        else:
+            spans.append([index])
+
+    if model.context > UNLIMITED:
+        raise DoesNotFit(f"The context is {model.context}; programs take at most {UNLIMITED}.")
+    if model.head.bias is not None:
+        raise DoesNotFit("The head has a bias, which an argmax in the drain cannot add.")
+    if len({(layer.cache.keys, layer.cache.values) for layer, _ in stored}) > 1:
+        raise DoesNotFit("Layers differ in their heads or in the formats of keys and values.")
+    constant("embedding", pack_table(config, model.embedding), "a row per token")
+    constant("rope", rope_rows(model)[:positions], "cosines and sines, a row per position")
+    if stored:
+        rows = place_rows(stored[0][0].cache, config.beat_stride)
+        constant("places", rows, "where keys and values of a position are written")
+    weights = [
+        constant(
+            f"weights.{span[0]}",
+            np.concatenate([stored[index][1] for index in span]),
+            f"layers {span[0]} to {span[-1]}, {stored[span[0]][0].bytes:,} bytes each",
+        )
+        for span in spans
+    ]
+    constant("norm", model.norm, "weight of the last norm")
+    blob = _Blob(config)
+    width = plan.registers // plan.tokens // BLOCK * BLOCK
+    vocabulary = model.vocabulary
+    pieces = (
+        [(start, min(width, vocabulary - start)) for start in range(0, vocabulary, width)]
+        if logits
+        else [(0, vocabulary)]
+    )
+    head = store_linear(plan, blob, model.head, pieces, plan.columns // BLOCK)
+    constant("head", blob.bytes(), "gives the logits")
+
+    memory_map.add("mailbox", 4 * 16, "what the host asks for and gets")
+    memory_map.add("tokens", 4 * positions, "tokens of the request")
+    caches = [
+        memory_map.add(
+            f"cache.{span[0]}",
+            len(span) * stored[span[0]][0].cache.bytes,
+            f"keys and values of layers {span[0]} to {span[-1]}, {capacity} positions",
+        )
+        for span in spans
+    ]
+    memory_map.add("scores", 4 * capacity * config.lanes, "scores of long contexts")
+    memory_map.add("outputs", 4 * plan.tokens * most_outputs(model), "heads and experts, compacted")
+    if logits:
+        memory_map.add("logits", 4 * logits * vocabulary, "a row per token")
+    runs = tuple(
+        Run(stored[span[0]][0], len(span), region, cache)
+        for span, region, cache in zip(spans, weights, caches, strict=True)
+    )
+    return Stored(
+        plan,
+        model,
+        memory_map,
+        runs,
+        head,
+        row_bytes(config, model.embedding),
+        capacity,
+        contents,
+    )
+
+
+def most_outputs(model: Model) -> int:
+    """Return the words of a token that pass through memory at once, at most."""
+    most = 1
+    for layer in model.layers:
+        most = max(most, layer.attention.heads * layer.attention.head)
+        if layer.feed_forward.router is not None:
+            most = max(most, layer.feed_forward.router.top_k * model.width)
+    return most

@@ -1,0 +1,235 @@
+"""What the matrix engine does: operands from memory, chains, the window, the drain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from gen.layout import ValueLayout, WeightLayout, unpack_values, unpack_weights
+from gen.mx import Bytes, MXTensor
+from rtl.config import TileConfig
+from rtl.core.isa import MatrixFormat
+from rtl.formats import BLOCK, Format
+from sim.golden import fp32
+from sim.golden.window import Window
+from sim.interpreter.errors import Fault
+from sim.interpreter.memory import Memory
+from sim.interpreter.registers import RowRegisters, VectorRegisters
+from sim.interpreter.rows import Rows
+
+FORMATS = {MatrixFormat.MXFP4: Format.MXFP4, MatrixFormat.MXINT8: Format.MXINT8}
+
+_FREE = {
+    "address",
+    "address_offset",
+    "beats",
+    "blocks",
+    "clear",
+    "drain",
+    "source",
+    "offset",
+    "pitch",
+    "result_offset",
+}
+"""What the instructions of a chain may differ in."""
+
+
+@dataclass
+class Chain:
+    """K in chunks, so far.
+
+    Attributes
+    ----------
+    first
+        Operands of the instruction that began it.
+    activations
+        Blocks, chunk by chunk, each [rows, k].
+    beats
+        Of the operand, chunk by chunk.
+    """
+
+    first: SimpleNamespace
+    activations: list[MXTensor] = field(default_factory=list)
+    beats: list[Bytes] = field(default_factory=list)
+
+
+class MatrixUnit:
+    """Streams operands past activations.
+
+    Parameters
+    ----------
+    config
+        Of the tile.
+    memory, vectors, rows
+        What it reads and writes.
+    """
+
+    def __init__(
+        self, config: TileConfig, memory: Memory, vectors: VectorRegisters, rows: RowRegisters
+    ) -> None:
+        self.config, self.memory = config, memory
+        self.vectors, self.row_registers = vectors, rows
+        self.chain: Chain | None = None
+        self._operands: dict[Any, tuple[MXTensor, Bytes | None]] = {}
+        self._version = memory.version
+
+    def matrix(self, o: SimpleNamespace) -> None:
+        """Execute `matrix`; `o` has all its fields as numbers."""
+        self._check(o)
+        rows = Rows.of(o)
+        chain = self._continue(o)
+        if o.blocks:
+            starts = o.offset + rows.token * o.pitch + rows.head * o.stride
+            activation = FORMATS[o.activation]
+            chain.activations.append(
+                self.vectors.read_blocks(o.source, starts, o.blocks, activation)
+            )
+        where = (o.address + o.address_offset) & 0xFFFFFFFF
+        chain.beats.append(
+            self.memory.stream(where, o.beats * self.config.beat_bytes).reshape(
+                o.beats, self.config.beat_bytes
+            )
+        )
+        if not o.drain:
+            self.chain = chain
+            return
+        self.chain = None
+        self._deliver(o, rows, self._product(o, rows, chain, where))
+
+    def _check(self, o: SimpleNamespace) -> None:
+        planes = FORMATS[o.activation].planes
+        most = self.config.lanes // planes
+        if not 1 <= o.rows <= most:
+            raise Fault(f"rows is {o.rows}, the engine takes 1 to {most} of these activations")
+        if not 1 <= o.blocks <= self.config.act_blocks:
+            raise Fault(f"blocks is {o.blocks}, it must be 1 to {self.config.act_blocks}")
+        for name in ("activation", "weight"):
+            fmt = FORMATS[getattr(o, name)]
+            if fmt not in self.config.element_formats:
+                raise Fault(f"{name} is {fmt}, the engine has {self.config.formats}")
+        group = self.config.group_outputs
+        if not (o.clear and o.drain) and o.outputs > group:
+            raise Fault(f"outputs is {o.outputs}, in a chain it must be at most {group}")
+        if o.outputs < 1:
+            raise Fault("outputs is 0, it must be at least 1")
+        if o.transpose and not self.config.transposer:
+            raise Fault("transpose is set, the engine has no transposer")
+        if o.transpose and (o.outputs > group or o.outputs > BLOCK):
+            raise Fault(
+                f"outputs is {o.outputs}, with transpose it must be at most {min(group, BLOCK)}"
+            )
+
+    def _continue(self, o: SimpleNamespace) -> Chain:
+        if o.clear:
+            if self.chain is not None:
+                raise Fault("The chain before it was not drained")
+            return Chain(o)
+        if self.chain is None:
+            raise Fault("There is no chain to continue; clear is not set")
+        for name, value in vars(o).items():
+            if name not in _FREE and value != getattr(self.chain.first, name):
+                raise Fault(f"{name} is not that of the chain's first instruction")
+        return self.chain
+
+    def _product(self, o: SimpleNamespace, rows: Rows, chain: Chain, where: int) -> fp32.Floats:
+        if not len(rows):
+            return np.zeros((0, o.outputs), np.float32)
+        parts = chain.activations
+        activations = MXTensor(
+            np.concatenate([part.codes for part in parts], axis=1),
+            np.concatenate([part.scales for part in parts], axis=1),
+            parts[0].format,
+            BLOCK * sum(part.blocks for part in parts),
+        )
+        maxima = self.row_registers.read(
+            o.maxima, rows.places(o.maxima_offset, o.maxima_pitch)
+        ).astype(np.int64)
+        counts = (o.last + rows.token * o.last_step) // BLOCK + 1
+        beats = np.concatenate(chain.beats)
+        if o.transpose:
+            weights, greatest = self._values(o, activations.blocks, beats), None
+        else:
+            weights, greatest = self._weights(o, activations.blocks, beats, where)
+        window = Window(activations, weights, self.config.acc_bits, counts)
+        # The engine takes the maxima as they are given: a program that gets them wrong is wrong.
+        window.lsb += (maxima - activations.maximum_scale)[:, None]
+        if greatest is not None:
+            window.lsb += greatest.astype(np.int64) - weights.maximum_scale
+        window.add()
+        limit = 1 << self.config.acc_bits - 1
+        outside = ~((-limit <= window.acc) & (window.acc < limit))
+        if o.ranged:
+            lo, hi = rows.range(o)
+            column = np.arange(o.outputs)
+            outside &= (lo <= column) & (column < hi)
+        if outside.any():
+            raise Fault("A sum is beyond its window: the maxima are less than the scales")
+        window.acc[(window.acc < -limit) | (window.acc >= limit)] = 0
+        return window.drain()
+
+    def _weights(
+        self, o: SimpleNamespace, blocks: int, beats: Bytes, where: int
+    ) -> tuple[MXTensor, Bytes | None]:
+        """Return an operand and the maxima that are stored with it."""
+        config = self.config
+        layout = WeightLayout(
+            o.outputs, BLOCK * blocks, FORMATS[o.weight], config.pseudo_channels, config.acc_depth
+        )
+        if len(beats) != layout.beats.total:
+            raise Fault(f"beats is {len(beats)}, this operand has {layout.beats.total}")
+        # Weights do not change, and unpacking them takes longer than multiplying them.
+        constant = self.memory.run(where, 0).start < self.memory.constant_end
+        if self.memory.version != self._version:
+            self._version = self.memory.version
+            self._operands.clear()
+        key = where, layout
+        if constant and o.clear and key in self._operands:
+            return self._operands[key]
+        greatest: Bytes | None = None
+        if blocks > 1:
+            greatest = beats[layout.maximum_place(np.arange(o.outputs))]
+        operand = unpack_weights(beats, layout), greatest
+        if constant and o.clear:
+            self._operands[key] = operand
+        return operand
+
+    def _values(self, o: SimpleNamespace, blocks: int, beats: Bytes) -> MXTensor:
+        """Return the outputs of V's tiles, as rows along positions."""
+        fmt, channels = FORMATS[o.weight], self.config.pseudo_channels
+        layout = ValueLayout(BLOCK * blocks, fmt, channels)
+        if len(beats) != layout.beats:
+            raise Fault(f"beats is {len(beats)}, this operand has {layout.beats}")
+        scales = np.zeros(BLOCK * blocks, np.uint8)
+        rows = unpack_values(beats[None], scales[None], layout, BLOCK * blocks, BLOCK)
+        first = o.tile_row * channels
+        if first + o.outputs > BLOCK:
+            raise Fault(f"outputs {first} to {first + o.outputs - 1} are not all in a tile of V")
+        return rows.column_operand(0)[first : first + o.outputs]
+
+    def _deliver(self, o: SimpleNamespace, rows: Rows, results: fp32.Floats) -> None:
+        if o.ranged:
+            lo, hi = rows.range(o)
+            column = np.arange(o.outputs)
+            results = np.where((lo <= column) & (column < hi), results, np.float32(0))
+        if o.results:
+            if not o.into:
+                self.vectors.fresh(o.to)
+            starts = o.result_offset + rows.token * o.result_pitch + rows.head * o.result_stride
+            self.vectors.write_words(o.to, starts, np.ascontiguousarray(results).view(np.uint32))
+        if o.argmax:
+            self._argmax(o, rows, results)
+
+    def _argmax(self, o: SimpleNamespace, rows: Rows, results: fp32.Floats) -> None:
+        index = fp32.argmax(results)
+        best = np.take_along_axis(results, index[:, None], axis=1)[:, 0]
+        index = (index + o.argmax_base).astype(np.uint32)
+        if o.argmax_resume:
+            old = self.row_registers.read(o.best, rows.index).view(np.float32)
+            old_index = self.row_registers.read(o.best_index, rows.index)
+            stays = ~fp32.less(old, best)
+            best, index = np.where(stays, old, best), np.where(stays, old_index, index)
+        self.row_registers.write(o.best, rows.index, best.astype(np.float32).view(np.uint32))
+        self.row_registers.write(o.best_index, rows.index, index)

@@ -1,0 +1,91 @@
+"""A model on an interpreted tile: tokens in, logits or the next token out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gen.kernels.program import COUNT, POSITION, RESULT, TileProgram
+from sim.golden import fp32
+from sim.interpreter import Memory, Tile, run
+
+
+class Session:
+    """One sequence of tokens on a tile of its own.
+
+    Parameters
+    ----------
+    tile_program
+        From `gen.kernels.program.build`.
+
+    Attributes
+    ----------
+    length : int
+        Tokens in the cache. Setting it to less forgets the others.
+    tile
+        The tile.
+    """
+
+    def __init__(self, tile_program: TileProgram) -> None:
+        self.stored = stored = tile_program.stored
+        self.logits = tile_program.logits
+        self.words = tile_program.program.words
+        config = stored.plan.config
+        self.memory = Memory(config, stored.map.end)
+        for name, data in stored.contents.items():
+            self.memory.poke(stored.map[name].address, data)
+        self.memory.constant_end = self.memory.run(stored.constant_end, 0).start
+        self.tile = Tile(config, self.memory)
+        self.length = 0
+
+    def append(self, tokens: Sequence[int]) -> fp32.Floats | int:
+        """Run the program over tokens.
+
+        Parameters
+        ----------
+        tokens
+            At least one; they follow those in the cache.
+
+        Returns
+        -------
+        float32 [tokens, vocabulary] or int
+            Logits of every token, if the program writes them; otherwise the token that is next.
+
+        Raises
+        ------
+        ValueError
+            If a token is unknown, there are none, or the cache is too short for them.
+        ProgramError
+            If the program has a fault.
+        """
+        model, memory_map = self.stored.model, self.stored.map
+        array = np.asarray(tokens, np.int64)
+        if array.ndim != 1 or not array.size:
+            raise ValueError(f"tokens has shape {array.shape}, it must be a row of at least one.")
+        for token in array[(array < 0) | (array >= model.vocabulary)][:1]:
+            raise ValueError(f"token is {token}, it must be 0 to {model.vocabulary - 1}.")
+        room = memory_map["tokens"].size // 4
+        limit = min(model.context, self.stored.capacity, room)
+        if self.length + array.size > limit:
+            raise ValueError(
+                f"The sequence would have {self.length + array.size} tokens, the cache holds "
+                f"{limit}."
+            )
+        mailbox = memory_map["mailbox"].address
+        self.memory.poke(mailbox + 4 * POSITION, np.uint32(self.length))
+        self.memory.poke(mailbox + 4 * COUNT, np.uint32(array.size))
+        self.memory.poke(memory_map["tokens"].address, array.astype(np.uint32))
+        run(self.tile, self.words)
+        self.length += array.size
+        if self.logits:
+            size = array.size * model.vocabulary
+            data = self.memory.peek(memory_map["logits"].address, 4 * size)
+            return data.view(np.float32).reshape(array.size, -1).copy()
+        return self.next_token
+
+    @property
+    def next_token(self) -> int:
+        """The token that the program found to be next, after the last `append`."""
+        mailbox = self.stored.map["mailbox"].address
+        return int(self.memory.peek(mailbox + 4 * RESULT, 4).view(np.uint32)[0])
