@@ -366,6 +366,55 @@ def import_model(
 
 @app.command()
 @with_formats
+def program(
+    model: ModelName,
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Print every instruction instead.")
+    ] = False,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context",
+            metavar="N",
+            min=1,
+            help="Positions to have room for; all that the model has if left out.",
+        ),
+    ] = None,
+    tokenizer: TokenizerFile = None,
+    formats: dict[str, str] | None = None,
+    preset: Preset = None,
+    config: ConfigFile = None,
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the program of a model for one tile, and show where everything is in its memory.
+
+    It is the program that the engine **interpreter** executes. docs/isa.md explains the
+    instructions.
+    """
+    from gen.kernels.program import build
+    from gen.models.library import open_model
+    from sim.model_info import program_facts
+
+    configuration = load(preset, config, settings or ())
+    with _progress().task("reading the model"):
+        opened = open_model(model, formats, tokenizer)
+    with _progress().task("writing the program"):
+        built = build(opened.model, configuration, capacity=context)
+    if listing:
+        print(built.program.listing(), end="")
+        return
+    facts = program_facts(built)
+    if as_json:
+        _print_json({"model": opened.model.name, "configuration": configuration.hash} | facts)
+        return
+    sizes = [{"what": name, "value": value} for name, value in facts["program"].items()]
+    _console().print(_table(f"program of {opened.model.name}", _readable(sizes)))
+    _console().print(_table("memory map", facts["memory"]))
+
+
+@app.command()
+@with_formats
 def info(
     model: Annotated[
         str | None, typer.Argument(metavar="MODEL", help=f"Model to explain, if any: {MODELS}.")

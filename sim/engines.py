@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gen.lookup import lookup
 from gen.models.model import Model
 from rtl.config import TileConfig
+from rtl.core.isa import OPCODES
 from sim.figures import Figure
 from sim.golden.fp32 import Floats
 from sim.golden.transformer import Cache, forward
@@ -63,10 +65,56 @@ class GoldenEngine:
         return []
 
 
+class InterpreterEngine:
+    """The model as a program for one tile, executed instruction by instruction.
+
+    Parameters
+    ----------
+    model
+        Quantised.
+    config
+        Of the tile.
+
+    Raises
+    ------
+    DoesNotFit
+        The model does not fit the tile.
+    """
+
+    def __init__(self, model: Model, config: TileConfig) -> None:
+        # Only who runs programs pays for importing what writes them.
+        from gen.kernels.program import build
+        from sim.session import Session
+
+        self._session = Session(build(model, config, logits=True))
+
+    def prefill(self, tokens: Sequence[int]) -> Floats:
+        """Append tokens and return the logits after the last."""
+        self._session.append(tokens)
+        return self._session.last_logits
+
+    def decode(self, token: int) -> Floats:
+        """Append a token and return the logits after it."""
+        return self.prefill([token])
+
+    def figures(self) -> list[Figure]:
+        """Return how many instructions were executed, by engine."""
+        counts: Counter[str] = Counter()
+        for name, count in self._session.tile.executed.items():
+            counts[OPCODES[name].engine] += count
+        return [
+            Figure(f"run.{engine}", count, "instructions", "executed, prompt included")
+            for engine, count in sorted(counts.items())
+        ]
+
+
 REFERENCE = "golden"
 """The engine that others are compared with."""
 
-ENGINES: dict[str, Callable[[Model, TileConfig], Engine]] = {REFERENCE: GoldenEngine}
+ENGINES: dict[str, Callable[[Model, TileConfig], Engine]] = {
+    REFERENCE: GoldenEngine,
+    "interpreter": InterpreterEngine,
+}
 """Makes an engine, by name; a factory that needs much imports it when it is called."""
 
 

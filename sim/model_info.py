@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from gen.kernels.program import TileProgram
 from gen.models.errors import ModelError
 from gen.models.library import Opened
 from gen.models.model import Model
@@ -105,4 +106,27 @@ def _decode(model: Model, config: TileConfig, context: int) -> dict[str, Any]:
             }
             for tiles in sorted({1, config.tiles})
         ],
+    }
+
+
+def program_facts(built: TileProgram) -> dict[str, Any]:
+    """Return the sizes of a program and its memory map as plain JSON values.
+
+    Parameters
+    ----------
+    built
+        The program of a model.
+    """
+    program, stored = built.program, built.stored
+    counts = Counter(line.instruction.opcode.engine for line in program.lines)
+    return {
+        "program": {
+            "instructions": len(program.lines),
+            **{f"{engine} instructions": count for engine, count in sorted(counts.items())},
+            "bytes": 4 * len(program.words),
+            "tokens of a chunk": stored.plan.tokens,
+            "chunks in flight": built.chunks,
+            "positions": stored.capacity,
+        },
+        "memory": stored.map.rows(),
     }

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gen.kernels.program import COUNT, POSITION, RESULT, TileProgram
+from rtl.core.isa import SLOT
 from sim.golden import fp32
 from sim.interpreter import Memory, Tile, run
 
@@ -29,7 +30,7 @@ class Session:
 
     def __init__(self, tile_program: TileProgram) -> None:
         self.stored = stored = tile_program.stored
-        self.logits = tile_program.logits
+        self.logits, self._last_chunk = tile_program.logits, tile_program.last_chunk
         self.words = tile_program.program.words
         config = stored.plan.config
         self.memory = Memory(config, stored.map.end)
@@ -38,6 +39,8 @@ class Session:
         self.memory.constant_end = self.memory.run(stored.constant_end, 0).start
         self.tile = Tile(config, self.memory)
         self.length = 0
+        self._count = 0
+        self._rows: fp32.Floats | None = None
 
     def append(self, tokens: Sequence[int]) -> fp32.Floats | int:
         """Run the program over tokens.
@@ -78,14 +81,34 @@ class Session:
         self.memory.poke(memory_map["tokens"].address, array.astype(np.uint32))
         run(self.tile, self.words)
         self.length += array.size
+        self._count = array.size
         if self.logits:
             size = array.size * model.vocabulary
             data = self.memory.peek(memory_map["logits"].address, 4 * size)
-            return data.view(np.float32).reshape(array.size, -1).copy()
+            self._rows = data.view(np.float32).reshape(array.size, -1).copy()
+            return self._rows
         return self.next_token
+
+    @property
+    def last_logits(self) -> fp32.Floats:
+        """Logits of the last token, float32 [vocabulary]; only of a program that writes them."""
+        assert self._rows is not None
+        return self._rows[-1]
 
     @property
     def next_token(self) -> int:
         """The token that the program found to be next, after the last `append`."""
         mailbox = self.stored.map["mailbox"].address
         return int(self.memory.peek(mailbox + 4 * RESULT, 4).view(np.uint32)[0])
+
+    @property
+    def residual(self) -> fp32.Floats:
+        """Residual stream of the last chunk behind the last layer, float32 [rows, width]."""
+        rows, columns = self._last_chunk(self._count)
+        parts = [
+            self.tile.vectors.floats(
+                part.register, SLOT * part.stride * np.arange(rows), part.columns
+            )
+            for part in columns.parts
+        ]
+        return np.concatenate(parts, axis=1)

@@ -126,6 +126,11 @@ class Plan:
                 f"The rotation of {tokens} heads of {attention.head} needs vector registers of "
                 f"{tokens * 2 * width} words, they have {self.registers}."
             )
+        if blocks > config.act_blocks:
+            raise DoesNotFit(
+                f"act_blocks is {config.act_blocks}; a head of {attention.head} has {blocks} "
+                "blocks, which stay together."
+            )
         planes = max(attention.queries.format.planes, attention.probabilities.format.planes)
         rows = config.lanes // planes
         step = max(SLOT, config.group_outputs)
@@ -136,10 +141,12 @@ class Plan:
                 f"in act_blocks, which is {config.act_blocks}."
             )
         rows = min(rows, self.registers // step)
+        # The outputs of a register's heads are activations that stay together.
+        whole = min(per_register, config.act_blocks // blocks)
         pass_heads = max(
             n
             for n in range(1, attention.group + 1)
-            if attention.group % n == 0 and n <= min(rows, per_register)
+            if attention.group % n == 0 and n <= min(rows, whole)
         )
         pass_tokens = max(1, min(tokens, rows // pass_heads))
         positions = min(
@@ -148,7 +155,7 @@ class Plan:
         )
         return Heads(
             blocks,
-            min(attention.heads, per_register // pass_heads * pass_heads),
+            min(attention.heads, whole // pass_heads * pass_heads),
             min(attention.kv_heads, per_register),
             pass_heads,
             pass_tokens,

@@ -19,7 +19,7 @@ from gen.kernels.linear import add_to_stream, multiply, norm, product, sum_squar
 from gen.kernels.plan import Plan, most_tokens
 from gen.kernels.router import check_router
 from gen.kernels.storage import Run, Stored, StoredLayer, store
-from gen.kernels.values import Chunk, Kernel, Part, Phases
+from gen.kernels.values import Chunk, Columns, Kernel, Part, Phases
 from gen.layout import BLOCK_BYTES
 from gen.memory_map import DoesNotFit
 from gen.models.model import Model
@@ -50,12 +50,29 @@ class TileProgram:
         Chunks in flight, at most.
     logits
         Whether it writes logits of every token, or only the next token.
+    residuals
+        Where the last chunk's residual stream is when the program stops, if that chunk was alone
+        and if it was not.
     """
 
     program: Program
     stored: Stored
     chunks: int
     logits: bool
+    residuals: tuple[Columns, Columns]
+
+    def last_chunk(self, count: int) -> tuple[int, Columns]:
+        """Return the rows of the last chunk of a request, and where its residual stream is.
+
+        Parameters
+        ----------
+        count
+            Tokens of the request.
+        """
+        tokens = self.stored.plan.tokens
+        left = (count - 1) % (tokens * self.chunks) + 1
+        alone, together = self.residuals
+        return (left - 1) % tokens + 1, alone if left <= tokens else together
 
 
 def build(
@@ -94,6 +111,7 @@ def build(
     """
     most = most_tokens(config, model) if tokens is None else tokens
     failure: ValueError | None = None
+    plan = Plan(config, most)
     for rows in range(most, 0, -1):
         for together in range(chunks, 0, -1):
             try:
@@ -103,12 +121,18 @@ def build(
                         check_router(layer.feed_forward.router, plan.registers, rows)
                 limit = min(capacity or model.context, model.context)
                 stored = store(plan, model, capacity, memory, limit if logits else 0)
-                program = _Writer(stored, logits).write(together)
-                return TileProgram(program, stored, together, logits)
+                writer = _Writer(stored, logits)
+                program = writer.write(together)
+                return TileProgram(program, stored, together, logits, writer.residuals)
             except (DoesNotFit, RegistersExhausted) as error:
                 failure = error
     assert failure is not None
-    raise DoesNotFit(f"The model does not fit the tile, even token by token: {failure}") from None
+    if isinstance(failure, RegistersExhausted):
+        failure = DoesNotFit(
+            f"{failure} That is with one token at a time: {model.name} needs longer registers "
+            f"than those of {plan.registers} words that vector_bytes {config.vector_bytes} gives."
+        )
+    raise failure
 
 
 class _Writer:
@@ -147,17 +171,18 @@ class _Writer:
             with a.scalars(1) as (tokens,):
                 a.constant(tokens, self.plan.tokens)
                 a.emit("bge", a=tokens, b=self.left, target=last)
-            self._chunks(chunks)
+            together = self._chunks(chunks)
             a.jump(again)
             a.place(last)
-        self._chunks(1)
+        alone = self._chunks(1)
+        self.residuals = alone, together if chunks > 1 else alone
         a.jump(again)
         a.place(end)
         a.emit("stop")
         return a.finish()
 
-    def _chunks(self, count: int) -> None:
-        """Write the way of some chunks through the model."""
+    def _chunks(self, count: int) -> Columns:
+        """Write the way of some chunks through the model; return the last one's stream."""
         a = self.a
         chunks = [self._begin() for _ in range(count)]
         self._interleave(self._embed(c) for c in chunks)
@@ -169,6 +194,7 @@ class _Writer:
             a.vectors.give(c.rotation)
             a.rows.give(c.squares)
             a.free(c.rows, c.position, c.index)
+        return chunks[-1].x
 
     def _begin(self) -> Chunk:
         """Write what a chunk is about, and count it as taken."""

@@ -15,7 +15,10 @@ import safetensors.numpy
 
 from gen.models.formats import ModelFormats
 from rtl.config import PRESETS, TileConfig
+from rtl.core import isa
 from sim import cli, engines
+from sim.golden import elementary
+from sim.interpreter import vector
 from tests.gen.models.samples import CONFIGS, state, write_huggingface
 from tests.sim.conftest import Run
 
@@ -246,3 +249,47 @@ def test_refusals_are_one_sentence(
     assert err.startswith(f"jalapeno: {sentence}")
     assert len(err.splitlines()) == 1
     assert sorted(tmp_path.rglob("*")) == before
+
+
+# --- programs ------------------------------------------------------------------------------------
+
+
+def test_run_on_the_interpreter(jalapeno: Run) -> None:
+    arguments = ("run", "glassllm", "--prompt", TEXT, "--tokens", "4")
+    golden = jalapeno(*arguments)[1]
+    status, out, err = jalapeno(*arguments, "--engine", "interpreter", "--check")
+    assert (status, out) == (0, golden)
+    assert "all 4,096 logits have the bits of golden" in err
+    assert "run.matrix: " in err
+
+
+def test_a_wrong_instruction_fails_the_check(jalapeno: Run, monkeypatch) -> None:
+    monkeypatch.setitem(vector._FUNCTIONS, isa.Function.EXP, elementary.exp2)
+    arguments = ("run", "glassllm", "--prompt", TEXT, "--tokens", "4", "--engine", "interpreter")
+    status, _, err = jalapeno(*arguments, "--check")
+    assert status == 1
+    assert err.splitlines()[-1].startswith("jalapeno: Logit ")
+
+
+def test_program(jalapeno: Run, model: str) -> None:
+    status, out, _ = jalapeno("program", model, "--context", "33")
+    assert status == 0
+    for name in ("memory map", "embedding", "cache.0", "64 positions", "chunks in flight"):
+        assert name in out
+
+
+def test_program_as_json_and_listing(jalapeno: Run, model: str) -> None:
+    facts = json.loads(jalapeno("program", model, "--json")[1])
+    assert facts["memory"][0]["region"] == "embedding"
+    status, listing, _ = jalapeno("program", model, "--listing")
+    assert status == 0
+    lines = [line for line in listing.splitlines() if not line.startswith((" " * 8, "l", "c"))]
+    assert facts["program"]["bytes"] > facts["program"]["instructions"] >= len(lines) / 2
+    assert listing.rstrip().endswith("stop")
+    assert listing == jalapeno("program", model, "--listing")[1]
+
+
+def test_a_tile_that_runs_no_programs(jalapeno: Run, model: str) -> None:
+    status, out, err = jalapeno("program", model, "--preset", "slice")
+    assert (status, out) == (2, "")
+    assert err == "jalapeno: pseudo_channels is 6; programs need a power of two.\n"

@@ -1,0 +1,418 @@
+"""Programs against the golden layers, bit for bit: logits, residual stream, KV cache."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gen.kernels.program import build
+from gen.memory_map import DoesNotFit
+from gen.models.model import Pairing, RouterKind
+from gen.mx import MXTensor
+from rtl.config import PRESETS
+from rtl.core.fields import S
+from rtl.core.isa import OPCODES
+from sim.golden import moe
+from sim.golden.transformer import Cache, forward
+from sim.interpreter import ProgramError
+from sim.session import Session
+from tests.sim.cases import BASE, NANO, SMALL, Shape, bits, run_and_compare, tokens_for
+
+CONFIGURATIONS = {
+    "nano": NANO,
+    "small": SMALL,
+    "base": BASE,
+    "columns": SMALL.replace(pseudo_channels=4, acc_depth=8, lanes=8),
+    "shallow": SMALL.replace(acc_depth=1, stream_bytes=0),
+    "chained": SMALL.replace(act_blocks=2, vector_bytes=16384),
+    "wide window": SMALL.replace(acc_bits=52),
+}
+
+
+@pytest.mark.parametrize("config", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+@pytest.mark.parametrize("formats", ["mixed", "mxint8", "mxfp4"])
+def test_a_model_of_everything_on_any_tile(config, formats):
+    shape = Shape(
+        layers=2, windows=(9, None), sinks=True, bias=True, clamped=True, experts=5, top_k=2,
+        context=48, formats=formats,
+    )  # fmt: skip
+    model = shape.model(1)
+    run_and_compare(model, config, tokens_for(model, 21), [13, 1, 7])
+
+
+@pytest.mark.parametrize("heads", [(3, 1), (4, 2), (8, 8), (12, 4), (28, 4), (1, 1)])
+@pytest.mark.parametrize("head", [8, 32, 64])
+def test_heads(heads, head):
+    model = Shape(heads=heads, head=head, context=40).model(2)
+    run_and_compare(model, SMALL, tokens_for(model, 9), [8, 1])
+
+
+@pytest.mark.parametrize("head", [2, 30, 40, 96])
+@pytest.mark.parametrize("pairing", Pairing)
+def test_odd_heads(head, pairing):
+    model = Shape(head=head, pairing=pairing, bias=True, context=40).model(3)
+    run_and_compare(model, BASE, tokens_for(model, 9))
+
+
+@pytest.mark.parametrize(
+    ("context", "window"),
+    [
+        *((context, None) for context in (1, 31, 32, 33, 127, 128, 129)),
+        *((context, window) for context in (33, 129) for window in (7, 32, 40)),
+    ],
+)
+def test_contexts_and_windows(context, window):
+    """Windows shorter and longer than a block; also the bug that shows only beyond 128 tokens."""
+    model = Shape(windows=(window,), context=160).model(4)
+    run_and_compare(model, NANO, tokens_for(model, context), None)
+
+
+@pytest.mark.parametrize("window", [None, 100])
+@pytest.mark.parametrize("head", [8, 64])
+def test_scores_beyond_the_registers_go_through_memory(head, window):
+    """Three stretches, so that there is a first, a middle and a last."""
+    shape = Shape(heads=(2, 1), head=head, windows=(window,), sinks=True, context=160)
+    model = shape.model(5)
+    config = (BASE if head == 64 else NANO).replace(vector_bytes=16384 if head == 64 else 8192)
+    session = run_and_compare(model, config, tokens_for(model, 150), [147, 1, 2])
+    assert session.stored.runs[0].layer.attention.heads.positions == 64
+
+
+def test_memory_and_registers_give_the_same_bits():
+    """The same context on a tile with long registers and on one with short ones."""
+    model = Shape(context=96).model(6)
+    tokens = tokens_for(model, 90)
+    results = [
+        Session(build(model, config, logits=True)).append(tokens)
+        for config in (NANO.replace(vector_bytes=8192), NANO)
+    ]
+    np.testing.assert_array_equal(*map(bits, results))
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k"), [(1, 1), (4, 1), (4, 2), (4, 4), (32, 3), (32, 32), (40, 2)]
+)
+@pytest.mark.parametrize("kind", RouterKind)
+def test_routers(experts, top_k, kind):
+    shape = Shape(experts=experts, top_k=top_k, kind=kind, hidden=40, bias=experts < 32)
+    model = shape.model(7)
+    run_and_compare(model, SMALL, tokens_for(model, 6), [5, 1])
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "groups"),
+    [(8, 3, (4, 2)), (8, 4, (2, 1)), (8, 2, (8, 3)), (64, 4, (2, 1)), (8, 8, (4, 4))],
+)
+def test_grouped_routers(experts, top_k, groups):
+    shape = Shape(
+        experts=experts, top_k=top_k, kind=RouterKind.SIGMOID, groups=groups, shared=True, hidden=33
+    )
+    model = shape.model(8)
+    run_and_compare(model, BASE, tokens_for(model, 7), [6, 1])
+
+
+@pytest.mark.parametrize("count", [1, 3, 9, 33])
+def test_tokens_of_a_mixture(count):
+    """The counts that broke another compiler's routing (tt-metal 50669)."""
+    model = Shape(experts=8, top_k=2, shared=True).model(9)
+    run_and_compare(model, BASE, tokens_for(model, count))
+
+
+def routed_to(model, experts):
+    """Return the model with a router that sends all tokens to the first experts."""
+    layer = model.layers[0]
+    router = layer.feed_forward.router
+    count = router.linear.shape[0]
+    bias = np.where(np.arange(count) < experts, 100, -100).astype(np.float32)
+    linear = replace(router.linear, bias=bias)
+    network = replace(layer.feed_forward, router=replace(router, linear=linear))
+    return replace(model, layers=(replace(layer, feed_forward=network),))
+
+
+@pytest.mark.parametrize("top_k", [1, 2])
+def test_all_tokens_to_one_expert_and_none_to_others(top_k, monkeypatch):
+    model = routed_to(Shape(experts=6, top_k=top_k).model(10), top_k)
+    tokens = tokens_for(model, 12)
+    chosen = []
+
+    def note(router, logits, choose=moe.choose):
+        result = choose(router, logits)
+        chosen.append(result[0])
+        return result
+
+    monkeypatch.setattr(moe, "choose", note)
+    run_and_compare(model, BASE, tokens)
+    assert set(chosen[0].reshape(-1)) == set(range(top_k))
+
+
+def test_an_expert_that_several_tokens_want_is_streamed_once():
+    """What the row masks are for; slots and tokens must not matter."""
+    model = routed_to(Shape(experts=6, top_k=2).model(10), 2)
+    session = Session(build(model, BASE, logits=False, chunks=1))
+    session.append(tokens_for(model, 4))
+    together = session.tile.executed["matrix"]
+    session = Session(build(model, BASE, logits=False, chunks=1))
+    session.append(tokens_for(model, 1))
+    # Four tokens are two passes for each of two KV heads, and a pass is two instructions.
+    assert together == session.tile.executed["matrix"] + 4
+
+
+def test_rows_that_see_nothing_are_zero():
+    """A window of nothing masks every position of every row (burn 4694, iree 24175)."""
+    for sinks in (False, True):
+        model = Shape(windows=(0,), sinks=sinks).model(11)
+        session = run_and_compare(model, BASE, tokens_for(model, 9))
+        assert np.isfinite(session.last_logits).all()
+
+
+def spoiled(model, what):
+    """Return the model with a NaN block in one of its matrices."""
+    layer = model.layers[0]
+
+    def spoil(linear):
+        scales = linear.weights.scales.copy()
+        scales[1, 0] = 255
+        codes = linear.weights.codes.copy()
+        codes[1, 0] = 0
+        weights = MXTensor(codes, scales, linear.weights.format, linear.weights.length)
+        return replace(linear, weights=weights)
+
+    if what in ("query", "key", "value", "output"):
+        part = replace(layer.attention, **{what: spoil(getattr(layer.attention, what))})
+        layer = replace(layer, attention=part)
+    else:
+        network = layer.feed_forward
+        if what == "router":
+            router = replace(network.router, linear=spoil(network.router.linear))
+            network = replace(network, router=router)
+        else:
+            first, *others = network.experts
+            first = replace(first, **{what: spoil(getattr(first, what))})
+            network = replace(network, experts=(first, *others))
+        layer = replace(layer, feed_forward=network)
+    return replace(model, layers=(layer, *model.layers[1:]))
+
+
+@pytest.mark.parametrize(
+    "what", ["query", "key", "value", "output", "router", "gate", "up", "down"]
+)
+def test_nan_in_a_weight(what):
+    model = spoiled(Shape(experts=3, top_k=2, layers=2, bias=True).model(12), what)
+    session = run_and_compare(model, SMALL, tokens_for(model, 8), [7, 1])
+    if what != "router":  # a NaN logit is below all others and chooses no expert
+        assert np.isnan(session.last_logits).any() or what in ("gate", "up", "down")
+
+
+def test_wide_streams_and_long_rows_take_several_registers():
+    """Width and hidden of 10 and 20 registers' columns; K in chunks."""
+    model = Shape(width=320, hidden=650, layers=1, bias=True, context=32).model(13)
+    config = NANO.replace(act_blocks=3)
+    session = run_and_compare(model, config, tokens_for(model, 5))
+    assert len(session.stored.plan.parts(320)) == 4
+    assert len(session.stored.plan.block_parts(21, 1)) > 3
+
+
+def test_streams_that_are_too_wide_are_refused():
+    model = Shape(width=1600, layers=1, context=32).model(13)
+    with pytest.raises(
+        DoesNotFit, match=r"24 vector registers .* longer registers than .* 64 words"
+    ):
+        build(model, NANO.replace(vector_bytes=8192))
+
+
+def test_embeddings_of_every_format():
+    for text in ("mxfp4", "mxint8", "fp32"):
+        formats = Shape().model(14, formats=False)
+        from gen.models.formats import ModelFormats
+        from gen.models.quantised import quantise_model
+
+        model = quantise_model(formats, ModelFormats.from_dict({"embedding": text}))
+        run_and_compare(model, NANO, tokens_for(model, 5))
+        wide = Shape(width=320, layers=0).model(14, formats=False)
+        model = quantise_model(wide, ModelFormats.from_dict({"embedding": text}))
+        run_and_compare(model, NANO, tokens_for(model, 3))
+
+
+REQUESTS = {
+    "prefill": [30],
+    "ones": [1] * 30,
+    "twos": [2] * 15,
+    "threes": [3] * 10,
+    "sevens": [7, 7, 7, 7, 2],
+    "uneven": [5, 1, 11, 2, 11],
+}
+
+
+@pytest.mark.parametrize("requests", REQUESTS.values(), ids=REQUESTS)
+@pytest.mark.parametrize("chunks", [1, 2])
+@pytest.mark.parametrize("tokens", [1, 3, 4])
+def test_chunking_does_not_show(requests, chunks, tokens):
+    """However a prompt is cut, by the host or by the program: one golden result."""
+    model = Shape(experts=4, top_k=2, windows=(11,)).model(15)
+    run_and_compare(model, BASE, tokens_for(model, 30), requests, chunks=chunks, tokens=tokens)
+
+
+def test_rejected_tokens_leave_no_trace():
+    """Positions that were dropped and written again give the bits of never having been there."""
+    model = Shape(layers=2).model(16)
+    tokens = tokens_for(model, 40)
+    expected = forward(model, tokens, Cache(model))
+    session = Session(build(model, SMALL, logits=True))
+    session.append(tokens[:33])
+    session.append(tokens_for(model, 5, seed=9))
+    session.length = 20
+    session.append(tokens_for(model, 3, seed=10))
+    session.length = 20
+    logits = session.append(tokens[20:])
+    np.testing.assert_array_equal(bits(logits), bits(expected[20:]))
+
+
+def test_the_next_token_without_logits():
+    model = Shape(vocabulary=200).model(17)
+    tokens = tokens_for(model, 11)
+    expected = forward(model, tokens, Cache(model))[-1]
+    session = Session(build(model, BASE))
+    assert session.append(tokens) == np.argmax(expected)
+
+
+def test_requests_that_cannot_be_met_are_refused_and_change_nothing():
+    model = Shape(context=32).model(18)
+    session = Session(build(model, SMALL, logits=True))
+    first = session.append([1, 2, 3])
+    with pytest.raises(ValueError, match=r"^token is 70, it must be 0 to 69\.$"):
+        session.append([1, 70])
+    with pytest.raises(ValueError, match=r"^The sequence would have 33 tokens, the cache holds 32"):
+        session.append([1] * 30)
+    with pytest.raises(ValueError, match="at least one"):
+        session.append([])
+    session.length = 0
+    np.testing.assert_array_equal(bits(session.append([1, 2, 3])), bits(first))
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (PRESETS["slice"], r"^pseudo_channels is 6; programs need a power of two\.$"),
+        (SMALL.replace(acc_depth=48), r"^acc_depth is 48; programs need a power of two\.$"),
+        (SMALL.replace(acc_depth=1024), r"^acc_depth·pseudo_channels is 1024; scores need vector"),
+    ],
+)
+def test_tiles_that_run_no_programs_are_refused(config, sentence):
+    with pytest.raises(DoesNotFit, match=sentence):
+        build(Shape().model(), config)
+
+
+def test_memory_that_is_too_small_is_refused_by_name_and_number():
+    model = Shape(context=64).model()
+    needed = build(model, SMALL, tokens=1).stored.map.end
+    assert build(model, SMALL, memory=needed, tokens=1).stored.map.end == needed
+    with pytest.raises(DoesNotFit, match=r"^outputs needs [0-9,]+ bytes, 32 more than"):
+        build(model, SMALL, memory=needed - 32, tokens=1)
+
+
+def test_a_program_without_its_fence_is_stopped():
+    tile_program = build(Shape().model(19), SMALL, logits=True)
+    session = Session(tile_program)
+    session.words = list(session.words)
+    nothing = OPCODES["add"](to=S(0), a=S(0), b=0).words
+    for line in tile_program.program.lines:
+        if line.instruction.name == "fence":
+            session.words[line.address : line.address + 1] = nothing
+    with pytest.raises(ProgramError, match=r"streams what was stored since the last fence.*matrix"):
+        session.append([1, 2, 3])
+
+
+@pytest.mark.parametrize("field", ["maxima_resume", "last", "into", "resume", "range_step"])
+def test_one_wrong_field_is_noticed(field):
+    """Each kind of mistake a kernel could make shows in some bit, or stops the program."""
+    shape = Shape(width=160, hidden=200, sinks=True, windows=(9,), context=96, head=64)
+    model = shape.model(20)
+    config = BASE.replace(vector_bytes=32768)
+    tokens = tokens_for(model, 20)
+    expected = bits(forward(model, tokens, Cache(model)))
+    tile_program = build(model, config, logits=True)
+    right = Session(tile_program).words
+    noticed = 0
+    for line in tile_program.program.lines:
+        values = line.instruction.values
+        if line.instruction.name not in ("vector", "matrix") or not values.get(field):
+            continue
+        wrong = values[field] // 2 if type(values[field]) is int else 0
+        changed = replace(line.instruction, values={**values, field: wrong}).words
+        session = Session(tile_program)
+        session.words = list(right)
+        session.words[line.address : line.address + len(changed)] = changed
+        try:
+            noticed += not np.array_equal(bits(session.append(tokens)), expected)
+        except ProgramError:
+            noticed += 1
+    assert noticed
+
+
+def test_listing_and_map_are_readable():
+    tile_program = build(Shape(experts=2).model(21), SMALL)
+    listing = tile_program.program.listing()
+    for phase in ("embedding", "norm", "queries, keys, values", "attention", "experts", "head"):
+        assert f"; {phase}" in listing
+    assert "layer:" in listing
+    rows = tile_program.stored.map.rows()
+    assert [row["region"] for row in rows][:3] == ["embedding", "rope", "places"]
+    regions = tile_program.stored.map.regions
+    for before, after in itertools.pairwise(regions):
+        assert before.end == after.address
+        assert after.address % SMALL.line_bytes == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(60))
+def test_random_models_on_random_tiles(seed):
+    rng = np.random.default_rng(seed)
+
+    def pick(*choices):
+        return choices[rng.integers(len(choices))]
+
+    experts = pick(0, 0, 1, 4, 8, 32)
+    sigmoid = bool(experts) and rng.random() < 0.4
+    groups = pick(2, 4) if sigmoid and experts >= 4 and rng.random() < 0.6 else 1
+    top_k = int(rng.integers(1, min(experts, 6) + 1)) if experts else 1
+    least = max(1, -(-top_k * groups // max(experts, 1)))
+    shape = Shape(
+        heads=pick((3, 1), (4, 2), (8, 8), (12, 4), (1, 1), (2, 1), (7, 1)),
+        head=pick(8, 16, 32, 64),
+        width=pick(32, 40, 64, 96, 128, 160),
+        hidden=pick(32, 40, 85, 172),
+        layers=pick(1, 2, 3),
+        windows=tuple(pick(None, None, 5, int(rng.integers(1, 70))) for _ in range(3)),
+        sinks=rng.random() < 0.5,
+        bias=rng.random() < 0.5,
+        clamped=rng.random() < 0.5,
+        experts=experts,
+        top_k=top_k,
+        kind=RouterKind.SIGMOID if sigmoid else RouterKind.SOFTMAX,
+        groups=(groups, int(rng.integers(least, groups + 1))),
+        shared=bool(experts) and rng.random() < 0.3,
+        pairing=pick(*Pairing),
+        vocabulary=pick(50, 100, 150),
+        context=pick(40, 96, 160, 300),
+        formats=pick("mixed", "mxint8", "mxfp4"),
+    )
+    config = pick(NANO, SMALL, BASE)
+    if rng.random() < 0.5:
+        config = config.replace(
+            acc_depth=pick(1, 4, 16, 32),
+            pseudo_channels=pick(1, 2, 4),
+            lanes=pick(2, 4, 8),
+            vector_bytes=pick(16384, 32768),
+            act_blocks=pick(8, 16, 96),
+            stream_bytes=0,
+        )
+    model = shape.model(seed)
+    count = min(pick(1, 2, 7, 31, 32, 33, 100), model.context)
+    requests, left = [], count
+    while left:
+        requests.append(min(left, int(rng.integers(1, 20))))
+        left -= requests[-1]
+    run_and_compare(model, config, tokens_for(model, count, seed), requests)
