@@ -208,11 +208,12 @@ class Assembler:
         self.free(*taken)
 
     def constant(self, to: S, value: int) -> None:
-        """Put a constant into a scalar register."""
+        """Put a constant, signed or not, into a scalar register."""
         if -4096 <= value < 4096:
             self.emit("add", to=to, a=S(0), b=value)
         else:
-            self.emit("const", to=to, value=value)
+            negative = -(1 << 31) <= value < 0
+            self.emit("const", to=to, value=value + (1 << 32 if negative else 0))
 
     def add(self, to: S, a: S, b: S | int) -> None:
         """``to = a + b`` for any constant b."""

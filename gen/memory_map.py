@@ -73,6 +73,7 @@ class MemoryMap:
         DoesNotFit
             If memory ends before it.
         """
+        assert all(name != region.name for region in self.regions), f"{name} is added twice"
         size = align(self.config, size)
         if self.end + size > self.capacity:
             raise DoesNotFit(
@@ -85,7 +86,10 @@ class MemoryMap:
 
     def __getitem__(self, name: str) -> Region:
         """Return the region of that name."""
-        return next(region for region in self.regions if region.name == name)
+        for region in self.regions:
+            if region.name == name:
+                return region
+        raise KeyError(name)
 
     def rows(self) -> list[dict[str, str]]:
         """Return the map as rows of a table."""

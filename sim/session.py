@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from gen.kernels.program import COUNT, POSITION, RESULT, TileProgram
+from gen.kernels.program import TileProgram
+from gen.kernels.stored import COUNT, POSITION, RESULT, TOKENS
 from rtl.core.isa import SLOT
 from sim.golden import fp32
 from sim.interpreter import Memory, Tile, run
@@ -68,7 +69,7 @@ class Session:
             raise ValueError(f"tokens has shape {array.shape}, it must be a row of at least one.")
         for token in array[(array < 0) | (array >= model.vocabulary)][:1]:
             raise ValueError(f"token is {token}, it must be 0 to {model.vocabulary - 1}.")
-        room = memory_map["tokens"].size // 4
+        room = memory_map["mailbox"].size // 4 - TOKENS
         limit = min(model.context, self.stored.capacity, room)
         if self.length + array.size > limit:
             raise ValueError(
@@ -78,7 +79,7 @@ class Session:
         mailbox = memory_map["mailbox"].address
         self.memory.poke(mailbox + 4 * POSITION, np.uint32(self.length))
         self.memory.poke(mailbox + 4 * COUNT, np.uint32(array.size))
-        self.memory.poke(memory_map["tokens"].address, array.astype(np.uint32))
+        self.memory.poke(mailbox + 4 * TOKENS, array.astype(np.uint32))
         run(self.tile, self.words)
         self.length += array.size
         self._count = array.size

@@ -1,614 +1,23 @@
-"""Attention of a chunk to the KV cache.
-
-Query heads that share keys, of a few tokens, are a *pass*: rows of the same matrix instructions.
-If all positions a pass sees fit one register its scores never leave the registers. Otherwise they
-go through memory, a stretch of positions at a time, three times over: scores and their maximum;
-probabilities, their sum and the scales they will be quantised with; the products with V. The bits
-are the same, since maxima do not depend on order, sums go by absolute position, and the window of
-a product is anchored by the maximum over the whole row.
-"""
+"""Attention: from the normed stream to the outputs of all heads."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any
-
 from gen.kernels.heads import HeadGroup, append, finish, gather, project
-from gen.kernels.storage import UNLIMITED, StoredAttention
-from gen.kernels.values import LDEXP, MATRIX, OUTPUT, RULE, Blocks, Chunk, Kernel, Phases
+from gen.kernels.passes import Pass, Passes
+from gen.kernels.stored import StoredAttention
+from gen.kernels.stretch import stretch_from, visible
+from gen.kernels.values import Blocks, Chunk, Kernel, Phases
 from rtl.core.fields import S
-from rtl.core.isa import SLOT, Function, LoadKind, Operand, Output, Reduction, Select, Step
-from rtl.formats import BLOCK
+from rtl.core.isa import SLOT, Output, Select, Step
 
 
-@dataclass(frozen=True)
-class Stretch:
-    """Positions that some tokens see, or a part of them.
-
-    Attributes
-    ----------
-    rows
-        Tokens there are.
-    lo, hi
-        What token 0 sees; one more for each further token.
-    start, span
-        First position, a multiple of a group of keys, and how many.
-    """
-
-    rows: S
-    lo: S | int
-    hi: S
-    start: S | int
-    span: S
-
-
-@dataclass(frozen=True)
-class Pass:
-    """Some heads of some tokens.
-
-    Attributes
-    ----------
-    group
-        Their queries.
-    output
-        Their outputs, FP32.
-    factor
-        Row register for what outputs are multiplied with, rows as in `group`.
-    head
-        First head, counted in the group.
-    token
-        First token.
-    """
-
-    group: HeadGroup
-    output: HeadGroup
-    factor: int
-    head: int
-    token: int
-
-
-class Attend:
-    """Writes the passes of one chunk.
-
-    Parameters
-    ----------
-    k, c, attention
-        Kernel, chunk and layer.
-    """
-
-    def __init__(self, k: Kernel, c: Chunk, attention: StoredAttention) -> None:
-        self.k, self.c, self.attention = k, c, attention
-        self.a, self.shape, self.cut = k.a, attention.shape, attention.heads
-        self.cache = k.stored.runs[0].layer.cache
-        self.sinks: dict[int, int] = {}
-        """Row registers with the sinks of a group, by its first head."""
-        self.step = max(SLOT, k.plan.config.group_outputs)
-        self.scores = k.stored.map["scores"].address
-        self.pitch = 4 * k.stored.capacity
-
-    # --- which positions ---
-
-    def sees(self) -> dict[str, Any]:
-        """Return lo and hi of the chunk's token 0, in scalar registers if they must be."""
-        a, c = self.a, self.c
-        hi = a.scalar()
-        a.add(hi, c.position, 1)
-        lo: S | int = -UNLIMITED  # it grows with the token, and must stay below 0
-        if self.attention.window is not None:
-            lo = a.scalar()
-            with a.scalars(1) as (window,):
-                a.emit(
-                    "lw",
-                    to=window,
-                    address=self.k.weights,
-                    address_offset=self.attention.window,
-                )
-                a.emit("sub", to=lo, a=hi, b=window)
-        return {"lo": lo, "hi": hi}
-
-    def stretch(self, visible: dict[str, Any], token: int) -> Stretch:
-        """Write what a pass from `token` on sees; the scalar registers are the caller's."""
-        a, cut = self.a, self.cut
-        rows, hi, span = a.scalar(), a.scalar(), a.scalar()
-        a.add(rows, self.c.rows, -token)
-        with a.scalars(1) as (most,):
-            a.constant(most, cut.pass_tokens)
-            a.emit("min", to=rows, a=most, b=rows)
-        a.add(hi, visible["hi"], token)
-        # The last token sees one position more than the one before it.
-        a.emit("add", to=span, a=hi, b=rows)
-        a.add(span, span, -1)
-        if not isinstance(visible["lo"], S):
-            return Stretch(rows, visible["lo"], hi, 0, span)
-        lo, start = a.scalar(), a.scalar()
-        a.add(lo, visible["lo"], token)
-        # A window of nothing is a stretch of one position that nobody sees.
-        with a.scalars(1) as (last,):
-            a.add(last, span, -1)
-            a.emit("min", to=start, a=lo, b=last)
-        a.emit("max", to=start, a=start, b=0)
-        a.emit("and", to=start, a=start, b=-self.step)
-        a.emit("sub", to=span, a=span, b=start)
-        return Stretch(rows, lo, hi, start, span)
-
-    def free(self, stretch: Stretch) -> None:
-        """Give a stretch's registers back."""
-        self.a.free(*(v for v in vars(stretch).values() if isinstance(v, S)))
-
-    # --- fields ---
-
-    def rows_of(self, stretch: Stretch) -> S:
-        """Write the number of rows of a pass."""
-        rows = self.a.scalar()
-        self.a.multiply(rows, stretch.rows, self.cut.pass_heads)
-        return rows
-
-    def selected(self, stretch: Stretch) -> dict[str, Any]:
-        """Return the fields that leave only what is visible."""
-        return {
-            "select": Select.ELEMENTS,
-            "lo": stretch.lo,
-            "hi": stretch.hi,
-            "range_step": True,
-            "first": stretch.start,
-            "columns": stretch.span,
-        }
-
-    @property
-    def slots(self) -> int:
-        """Slots of a row of scores."""
-        return self.cut.positions // SLOT
-
-    # --- instructions ---
-
-    def multiply_keys(self, p: Pass, stretch: Stretch, rows: S) -> int:
-        """Multiply queries with keys; return the register of the scores."""
-        a, cut, shape = self.a, self.cut, self.shape
-        group = self.k.plan.config.group_outputs
-        layout = self.cache.keys
-        kv_head = (p.group.start + p.head) // shape.group
-        scores = a.vectors.take()
-        with a.scalars(5) as (outputs, beats, address, lo, hi):
-            a.add(outputs, stretch.span, group - 1)
-            a.emit("and", to=outputs, a=outputs, b=-group)
-            a.emit("shr", to=beats, a=outputs, b=group.bit_length() - 1)
-            each = layout.group_beats(group).total
-            a.multiply(beats, beats, each)
-            a.emit("add", to=address, a=self.k.cache, b=0)
-            a.emit("add", to=hi, a=stretch.hi, b=0)
-            if isinstance(stretch.start, S):
-                with a.scalars(1) as (offset,):
-                    a.emit("shr", to=offset, a=stretch.start, b=group.bit_length() - 1)
-                    a.multiply(offset, offset, each * self.k.plan.config.beat_stride)
-                    a.emit("add", to=address, a=address, b=offset)
-                a.emit("sub", to=hi, a=hi, b=stretch.start)
-            ranged: dict[str, Any] = {"lo": stretch.lo, "hi": hi}
-            if isinstance(stretch.lo, S):
-                a.emit("sub", to=lo, a=stretch.lo, b=stretch.start)
-                ranged["lo"] = lo
-            a.emit(
-                "matrix",
-                address=address,
-                address_offset=kv_head * self.cache.key_stride,
-                beats=beats,
-                outputs=outputs,
-                blocks=cut.blocks,
-                last=shape.head - 1,
-                activation=MATRIX[shape.queries.format],
-                weight=MATRIX[shape.keys.format],
-                rows=rows,
-                heads=cut.pass_heads,
-                source=p.group.register,
-                offset=(p.token * p.group.heads + p.head) * cut.blocks,
-                stride=cut.blocks,
-                pitch=p.group.heads * cut.blocks,
-                maxima=p.group.maxima,
-                maxima_offset=p.token * p.group.heads + p.head,
-                maxima_pitch=p.group.heads,
-                ranged=True,
-                range_step=True,
-                **ranged,
-                to=scores,
-                result_stride=SLOT * self.slots,
-                result_pitch=SLOT * self.slots * cut.pass_heads,
-            )
-        return scores
-
-    def vector(self, register: int, rows: S, **fields: Any) -> None:
-        """Write a `vector` over the scores of a pass."""
-        self.a.emit(
-            "vector",
-            a=register,
-            a_stride=self.slots,
-            rows=rows,
-            heads=self.cut.pass_heads,
-            **fields,
-        )
-
-    def words(self, register: int) -> dict[str, Any]:
-        """Return the fields that write scores."""
-        return {"output": Output.WORDS, "to": register, "stride": self.slots}
-
-    def row(self, name: str, register: int) -> dict[str, Any]:
-        """Return the fields that name a row register with one word per row of a pass."""
-        return {name: register, f"{name}_pitch": self.cut.pass_heads}
-
-    def scale(self, p: Pass, scores: int, stretch: Stretch, rows: S, m: int, resume: bool) -> None:
-        """Scale scores and find their maximum."""
-        start: dict[str, Any] = {}
-        if resume:
-            start = {"resume": True, **self.row("initial", m)}
-        elif self.shape.sinks is not None:
-            start = {
-                "resume": True,
-                "initial": self.sinks[p.group.start],
-                "initial_offset": p.head,
-            }
-        self.vector(
-            scores,
-            rows,
-            b_step=Step.MUL,
-            b_value=self.shape.scale,
-            **self.selected(stretch),
-            reduction=Reduction.MAXIMUM,
-            **self.row("total", m),
-            **start,
-            **self.words(scores),
-        )
-
-    def exponentiate(
-        self, scores: int, stretch: Stretch, rows: S, m: int, **reduction: Any
-    ) -> None:
-        """Turn scores into probabilities, and sum them."""
-        self.vector(
-            scores,
-            rows,
-            b_step=Step.SUB,
-            b_operand=Operand.ROW,
-            b=m,
-            b_stride=self.cut.pass_heads,
-            function=Function.EXP,
-            **self.selected(stretch),
-            reduction=Reduction.SUM,
-            **reduction,
-            **self.words(scores),
-        )
-
-    def divide(self, p: Pass, rows: S, m: int, total: int) -> None:
-        """Add the sink to the sum, and take the reciprocal to where the outputs need it."""
-        a, heads = self.a, self.cut.pass_heads
-        if self.shape.sinks is not None:
-            a.emit(
-                "vector",
-                a_row=True,
-                a=self.sinks[p.group.start],
-                a_offset=p.head,
-                rows=rows,
-                heads=heads,
-                b_step=Step.SUB,
-                b_operand=Operand.ROW,
-                b=m,
-                b_stride=heads,
-                function=Function.EXP,
-                d_step=Step.ADD,
-                d_operand=Operand.ROW,
-                d=total,
-                d_stride=heads,
-                output=Output.ROW,
-                to=total,
-                stride=heads,
-            )
-        a.emit(
-            "vector",
-            a_row=True,
-            a=total,
-            a_stride=heads,
-            rows=rows,
-            heads=heads,
-            function=Function.RECIPROCAL,
-            output=Output.ROW,
-            to=p.factor,
-            offset=p.token * p.group.heads + p.head,
-            stride=p.group.heads,
-        )
-
-    def fold(
-        self, p: Pass, chunk: int, scores: int, stretch: Stretch, rows: S, **maxima: Any
-    ) -> int:
-        """Fold the scales of one chunk of V into probabilities; return the register of blocks."""
-        a, shape = self.a, self.shape
-        scales, blocks = a.vectors.take(), a.vectors.take()
-        self._load_scales(p, chunk, stretch, scales)
-        self.vector(
-            scores,
-            rows,
-            b_step=LDEXP[shape.values.format],
-            b_operand=Operand.VECTOR_ONE,
-            b=scales,
-            **self.selected(stretch),
-            output=OUTPUT[shape.probabilities.format],
-            rule=RULE[shape.probabilities.rule],
-            to=blocks,
-            stride=self.slots,
-            **maxima,
-        )
-        a.vectors.give(scales)
-        return blocks
-
-    def _load_scales(self, p: Pass, chunk: int, stretch: Stretch, scales: int) -> None:
-        a, cache = self.a, self.cache
-        with a.scalars(1) as (address,):
-            a.emit("add", to=address, a=self.k.cache, b=stretch.start)
-            a.emit(
-                "load",
-                to=scales,
-                rows=1,
-                columns=stretch.span,
-                address=address,
-                address_offset=cache.scale + self._chunk(p, chunk) * cache.scale_stride,
-                kind=LoadKind.BYTES,
-                streaming=True,
-            )
-
-    def _chunk(self, p: Pass, chunk: int) -> int:
-        """Return the number of a chunk of V among those of all KV heads."""
-        kv_head = (p.group.start + p.head) // self.shape.group
-        return kv_head * self.cut.blocks + chunk
-
-    def multiply_values(
-        self,
-        p: Pass,
-        chunk: int,
-        tile: tuple[int, int],
-        blocks: int,
-        maxima: int,
-        stretch: Stretch,
-        rows: S,
-        **chain: Any,
-    ) -> None:
-        """Multiply probabilities with some outputs of one chunk of V.
-
-        Parameters
-        ----------
-        p, chunk
-            Pass and chunk.
-        tile
-            First output and how many.
-        blocks, maxima
-            Registers of the probabilities and their greatest scales.
-        stretch, rows
-            Positions and rows.
-        **chain
-            `clear` and `drain`.
-        """
-        a, cut, shape = self.a, self.cut, self.shape
-        config = self.k.plan.config
-        each = self.cache.values.group_beats
-        first, outputs = tile
-        with a.scalars(4) as (count, beats, address, last):
-            a.add(count, stretch.span, BLOCK - 1)
-            a.emit("shr", to=count, a=count, b=5)
-            a.multiply(beats, count, each)
-            if isinstance(stretch.start, S):
-                a.emit("shr", to=address, a=stretch.start, b=5)
-                a.multiply(address, address, each * config.beat_stride)
-                a.emit("add", to=address, a=address, b=self.k.cache)
-            else:
-                a.emit("add", to=address, a=self.k.cache, b=0)
-            a.add(last, self.c.position, p.token)
-            a.emit(
-                "matrix",
-                address=address,
-                address_offset=self.cache.value + self._chunk(p, chunk) * self.cache.value_stride,
-                beats=beats,
-                outputs=outputs,
-                blocks=count,
-                last=last,
-                last_step=True,
-                activation=MATRIX[shape.probabilities.format],
-                weight=MATRIX[shape.values.format],
-                transpose=True,
-                tile_row=first // config.pseudo_channels,
-                rows=rows,
-                heads=cut.pass_heads,
-                source=blocks,
-                stride=self.slots,
-                pitch=self.slots * cut.pass_heads,
-                maxima=maxima,
-                maxima_pitch=cut.pass_heads,
-                to=p.output.register,
-                into=True,
-                result_offset=(p.token * p.output.heads + p.head) * cut.width
-                + chunk * BLOCK
-                + first,
-                result_stride=cut.width,
-                result_pitch=cut.width * p.output.heads,
-                **chain,
-            )
-
-    def tiles(self, chunk: int) -> list[tuple[int, int]]:
-        """Return first and count of the outputs of a chunk that go through together."""
-        config = self.k.plan.config
-        columns = min(BLOCK, self.shape.head - chunk * BLOCK)
-        size = min(BLOCK, config.group_outputs)
-        return [(first, min(size, columns - first)) for first in range(0, columns, size)]
-
-    # --- passes ---
-
-    def in_registers(self, passes: list[Pass], stretch: Stretch, rows: S) -> None:
-        """Write passes whose scores fit their registers, one's vector work under another's."""
-        a = self.a
-        scores = [self.multiply_keys(p, stretch, rows) for p in passes]
-        sums = []
-        for p, register in zip(passes, scores, strict=True):
-            m, total = a.rows.take(), a.rows.take()
-            self.scale(p, register, stretch, rows, m, resume=False)
-            self.exponentiate(register, stretch, rows, m, **self.row("total", total))
-            sums.append((m, total))
-        for p, register, (m, total) in zip(passes, scores, sums, strict=True):
-            for chunk in range(self.cut.blocks):
-                maxima = a.rows.take()
-                blocks = self.fold(
-                    p, chunk, register, stretch, rows, maximal=True, **self.row("maxima", maxima)
-                )
-                for tile in self.tiles(chunk):
-                    self.multiply_values(p, chunk, tile, blocks, maxima, stretch, rows)
-                a.vectors.give(blocks)
-                a.rows.give(maxima)
-            self.divide(p, rows, m, total)
-            a.vectors.give(register)
-            a.rows.give(m, total)
-
-    def through_memory(self, p: Pass, stretch: Stretch, rows: S) -> None:
-        """Write a pass whose scores do not fit."""
-        a, cut = self.a, self.cut
-        m, total = a.rows.take(), a.rows.take()
-        maxima = [a.rows.take() for _ in range(cut.blocks)]
-        for part, first in self._stretches(stretch, "scores"):
-            scores = self.multiply_keys(p, part, rows)
-            self.scale(p, scores, part, rows, m, resume=not first)
-            self._move("store", scores, part, rows)
-            a.vectors.give(scores)
-        partials = a.vectors.take()
-        for part, first in self._stretches(stretch, "probabilities"):
-            scores = a.vectors.take()
-            self._move("load", scores, part, rows)
-            self.exponentiate(
-                scores, part, rows, m, partials=partials, resume=not first, suspend=True
-            )
-            self._move("store", scores, part, rows)
-            for chunk in range(cut.blocks):
-                blocks = self.fold(
-                    p,
-                    chunk,
-                    scores,
-                    part,
-                    rows,
-                    maximal=True,
-                    maxima_resume=not first,
-                    **self.row("maxima", maxima[chunk]),
-                )
-                a.vectors.give(blocks)
-            a.vectors.give(scores)
-        # Partial sums are not below +0 here, so that summing them from +0 is folding them.
-        a.emit(
-            "vector",
-            a=partials,
-            a_stride=1,
-            rows=rows,
-            heads=cut.pass_heads,
-            columns=SLOT,
-            reduction=Reduction.SUM,
-            **self.row("total", total),
-        )
-        a.vectors.give(partials)
-        self.divide(p, rows, m, total)
-        for chunk in range(cut.blocks):
-            for tile in self.tiles(chunk):
-                self._chain(p, chunk, tile, maxima[chunk], stretch, rows)
-        a.rows.give(m, total, *maxima)
-
-    def _chain(
-        self,
-        p: Pass,
-        chunk: int,
-        tile: tuple[int, int],
-        maxima: int,
-        stretch: Stretch,
-        rows: S,
-    ) -> None:
-        a = self.a
-        for part, first, last in self._chained(stretch):
-            scores = a.vectors.take()
-            self._move("load", scores, part, rows)
-            blocks = self.fold(p, chunk, scores, part, rows)
-            self.multiply_values(
-                p, chunk, tile, blocks, maxima, part, rows, clear=first, drain=last
-            )
-            a.vectors.give(scores, blocks)
-
-    def _move(self, what: str, register: int, part: Stretch, rows: S) -> None:
-        """Load or store the scores of a stretch, a row per row of the pass."""
-        a = self.a
-        with a.scalars(1) as (address,):
-            assert isinstance(part.start, S)
-            a.multiply(address, part.start, 4)
-            a.emit(
-                what,
-                **{"to" if what == "load" else "source": register},
-                stride=self.slots,
-                rows=rows,
-                columns=part.span,
-                address=address,
-                address_offset=self.scores,
-                pitch=self.pitch,
-            )
-
-    def _begin(self, stretch: Stretch) -> tuple[S, S]:
-        """Write the first position and how many are left."""
-        a = self.a
-        start, left = a.scalar(), a.scalar()
-        if isinstance(stretch.start, S):
-            a.emit("add", to=start, a=stretch.start, b=0)
-        else:
-            a.constant(start, stretch.start)
-        a.emit("add", to=left, a=stretch.span, b=0)
-        return start, left
-
-    def _advance(self, start: S, left: S) -> None:
-        self.a.add(start, start, self.cut.positions)
-        self.a.add(left, left, -self.cut.positions)
-
-    def _stretches(self, stretch: Stretch, name: str) -> Iterator[tuple[Stretch, bool]]:
-        """Write a loop over stretches that fit a register, its first turn apart.
-
-        Yields
-        ------
-        part : Stretch
-            What the turn is about.
-        first : bool
-            Whether it is the first.
-        """
-        a = self.a
-        start, left = self._begin(stretch)
-        with a.scalars(1) as (span,):
-            part = replace(stretch, start=start, span=span)
-            a.constant(span, self.cut.positions)
-            yield part, True
-            self._advance(start, left)
-            loop = a.here(name)
-            a.constant(span, self.cut.positions)
-            a.emit("min", to=span, a=span, b=left)
-            yield part, False
-            self._advance(start, left)
-            with a.scalars(1) as (zero,):
-                a.constant(zero, 0)
-                a.emit("blt", a=zero, b=left, target=loop)
-        a.free(start, left)
-
-    def _chained(self, stretch: Stretch) -> Iterator[tuple[Stretch, bool, bool]]:
-        """Write the same loop with its last turn apart as well."""
-        a = self.a
-        start, left = self._begin(stretch)
-        with a.scalars(2) as (span, whole):
-            part = replace(stretch, start=start, span=span)
-            a.constant(span, self.cut.positions)
-            yield part, True, False
-            self._advance(start, left)
-            loop, last = a.here("values"), a.label("values.last")
-            a.constant(whole, self.cut.positions)
-            a.emit("bge", a=whole, b=left, target=last)
-            yield part, False, False
-            self._advance(start, left)
-            a.jump(loop)
-            a.place(last)
-            a.emit("add", to=span, a=left, b=0)
-            yield part, False, True
-        a.free(start, left)
-
-
-def attend(k: Kernel, c: Chunk, attention: StoredAttention, queries: list[HeadGroup]) -> Phases:
+def attend(
+    k: Kernel,
+    c: Chunk,
+    attention: StoredAttention,
+    queries: list[HeadGroup],
+    window: S | None,
+) -> Phases:
     """Attend with quantised queries to the cache.
 
     Parameters
@@ -617,6 +26,8 @@ def attend(k: Kernel, c: Chunk, attention: StoredAttention, queries: list[HeadGr
         Kernel, chunk and layer.
     queries
         All heads; their registers are given back.
+    window
+        From `load_window`; given back as well.
 
     Returns
     -------
@@ -624,8 +35,9 @@ def attend(k: Kernel, c: Chunk, attention: StoredAttention, queries: list[HeadGr
         Outputs of all heads, quantised for the output projection.
     """
     a, cut = k.a, attention.heads
-    writer = Attend(k, c, attention)
-    visible = writer.sees()
+    writer = Passes(k, c, attention)
+    seen = visible(a, c, window)
+    step = max(SLOT, k.plan.config.group_outputs)
     if attention.sinks is not None:
         for query in queries:
             writer.sinks[query.start] = a.rows.take()
@@ -651,7 +63,7 @@ def attend(k: Kernel, c: Chunk, attention: StoredAttention, queries: list[HeadGr
             with a.scalars(1) as (wanted,):
                 a.constant(wanted, token)
                 a.emit("bge", a=wanted, b=c.rows, target=behind)
-        stretch = writer.stretch(visible, token)
+        stretch = stretch_from(a, c, cut, step, seen, token)
         rows = writer.rows_of(stretch)
         everything = cut.positions >= k.stored.capacity
         if not everything:
@@ -666,17 +78,17 @@ def attend(k: Kernel, c: Chunk, attention: StoredAttention, queries: list[HeadGr
             for p in passes:
                 writer.through_memory(p, stretch, rows)
         a.place(behind)
-        writer.free(stretch)
+        stretch.free(a)
         a.free(rows)
         yield
     for query in queries:
         a.vectors.give(query.register)
         a.rows.give(query.maxima)
     a.rows.give(*writer.sinks.values())
-    select = {"select": Select.ROWS, "range_step": True, **visible}
+    select = {"select": Select.ROWS, **seen.fields()}
     blocks = gather(k, c, attention, outputs, factors, select)
     a.rows.give(*factors)
-    a.free(*(value for value in visible.values() if isinstance(value, S)))
+    seen.free(a)
     return blocks
 
 
@@ -692,6 +104,15 @@ def _clear(k: Kernel, register: int) -> None:
         output=Output.WORDS,
         to=register,
     )
+
+
+def load_window(k: Kernel, attention: StoredAttention) -> S | None:
+    """Load the window of a layer, if any of its shape has one, long before it is needed."""
+    if attention.window is None:
+        return None
+    window = k.a.scalar()
+    k.a.emit("lw", to=window, address=k.weights, address_offset=attention.window)
+    return window
 
 
 def self_attention(k: Kernel, c: Chunk, attention: StoredAttention, x: Blocks) -> Phases:
@@ -712,18 +133,20 @@ def self_attention(k: Kernel, c: Chunk, attention: StoredAttention, x: Blocks) -
     a, shape, cut = k.a, attention.shape, attention.heads
     pairing = k.stored.model.rope.pairing
     a.phase = "queries, keys, values"
-    queries = project(k, c, x, attention.query, shape.head, cut.query_heads)
+    window = load_window(k, attention)
+    # Keys and values first: they are on their way to the cache while queries are multiplied.
     keys = project(k, c, x, attention.key, shape.head, cut.kv_heads)
     values = project(k, c, x, attention.value, shape.head, cut.kv_heads)
+    queries = project(k, c, x, attention.query, shape.head, cut.query_heads)
     x.free(a)
     yield
     a.phase = "rotate, append"
     keys = [finish(k, c, g, attention.key, shape.head, shape.keys, pairing) for g in keys]
     values = [finish(k, c, g, attention.value, shape.head, shape.values, None) for g in values]
+    append(k, c, attention, keys, values)
     queries = [
         finish(k, c, g, attention.query, shape.head, shape.queries, pairing) for g in queries
     ]
-    append(k, c, attention, keys, values)
     yield
     a.phase = "attention"
-    return (yield from attend(k, c, attention, queries))
+    return (yield from attend(k, c, attention, queries, window))

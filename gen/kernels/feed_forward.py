@@ -8,7 +8,7 @@ import numpy as np
 
 from gen.kernels.linear import Rows, add_to_stream, load_row, multiply, quantise
 from gen.kernels.router import Choice, route
-from gen.kernels.storage import StoredExpert, StoredFeedForward, StoredLayer
+from gen.kernels.stored import StoredExpert, StoredFeedForward, StoredLayer
 from gen.kernels.values import Blocks, Chunk, Columns, Kernel, Part, Phases
 from gen.models.model import Gate
 from rtl.core.fields import S
@@ -301,10 +301,12 @@ def _one_token(
     with a.scalars(4) as (slot, index, base, weight):
         a.constant(slot, 0)
         loop = a.here("slot")
-        choice.read(a, index, weight, 0, slot)
+        # The index is known long before the weight, and weights can stream then.
+        choice.read(a, index, None, 0, slot)
         _select_expert(k, network, choice, index, base)
         # A loop is one phase: another chunk's instructions must not be repeated with it.
         o = yield from _atomically(expert(k, {"rows": 1}, network.expert, network.gate, x, base))
+        choice.read(a, None, weight, 0, slot)
         for part, own in zip(y.parts, o.parts, strict=True):
             bias = None
             if down.bias is not None:

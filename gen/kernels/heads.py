@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gen.kernels.linear import product, quantise
-from gen.kernels.storage import StoredAttention, StoredLinear
+from gen.kernels.stored import StoredAttention, StoredLinear
 from gen.kernels.values import MATRIX, OUTPUT, RULE, Blocks, Chunk, Kernel, slots
 from gen.models.model import Pairing, Precision
 from rtl.core.fields import S

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.kernels.storage import Piece, StoredLinear
+from gen.kernels.stored import Piece, StoredLinear
 from gen.kernels.values import MATRIX, OUTPUT, RULE, Blocks, Chunk, Columns, Kernel, Part
 from gen.models.model import Precision
 from rtl.core.fields import S

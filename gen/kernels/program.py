@@ -18,7 +18,8 @@ from gen.kernels.heads import load_rotation
 from gen.kernels.linear import add_to_stream, multiply, norm, product, sum_squares
 from gen.kernels.plan import Plan, most_tokens
 from gen.kernels.router import check_router
-from gen.kernels.storage import Run, Stored, StoredLayer, store
+from gen.kernels.storage import store
+from gen.kernels.stored import COUNT, POSITION, RESULT, TOKENS, Run, Stored, StoredLayer
 from gen.kernels.values import Chunk, Columns, Kernel, Part, Phases
 from gen.layout import BLOCK_BYTES
 from gen.memory_map import DoesNotFit
@@ -29,9 +30,6 @@ from rtl.config import TileConfig
 from rtl.core.fields import S
 from rtl.core.isa import LoadKind
 from rtl.formats import BLOCK, Format
-
-POSITION, COUNT, RESULT = range(3)
-"""Words of the mailbox: position of the first token, how many there are, the one that is next."""
 
 _TABLE = {Format.MXFP4: LoadKind.MXFP4, Format.MXINT8: LoadKind.MXINT8}
 
@@ -234,7 +232,7 @@ class _Writer:
                     "lw",
                     to=row,
                     address=row,
-                    address_offset=stored.map["tokens"].address + 4 * token,
+                    address_offset=self.mailbox + 4 * (TOKENS + token),
                 )
                 a.multiply(row, row, stored.embedding_bytes)
                 for part in c.x.parts:

@@ -9,7 +9,7 @@ import numpy as np
 
 from gen.assembler import Assembler
 from gen.kernels.linear import product
-from gen.kernels.storage import StoredRouter
+from gen.kernels.stored import StoredRouter
 from gen.kernels.values import Blocks, Chunk, Kernel, Phases, slots
 from gen.memory_map import DoesNotFit
 from gen.models.model import Router, RouterKind

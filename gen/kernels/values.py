@@ -8,7 +8,7 @@ from typing import Any
 
 from gen.assembler import Assembler
 from gen.kernels.plan import Plan
-from gen.kernels.storage import Stored
+from gen.kernels.stored import Stored
 from rtl.core.fields import S
 from rtl.core.isa import SLOT, MatrixFormat, Output, Rule, Step
 from rtl.formats import Format, ScaleRule

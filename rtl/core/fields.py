@@ -2,8 +2,8 @@
 
 This is plain Python, shared by hardware, assembler and interpreter. An instruction is its opcode in
 the lowest eight bits, then its fields in the order of the table, each as wide as the table says, in
-as many 32-bit words as that takes. Most numbers are *values*: an immediate, or a scalar register
-that holds it; one bit says which.
+as many 32-bit words as that takes; bits behind the last field are 0. Most numbers are *values*: an
+immediate, or a scalar register that holds it; one bit says which.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple, Self
 
 WORD_BITS = 32
 OPCODE_BITS = 8
@@ -30,6 +31,19 @@ class S(NamedTuple):
 
     def __str__(self) -> str:
         return f"s{self.number}"
+
+
+class Choice(enum.IntEnum):
+    """A number with a name and, as a phrase, a meaning."""
+
+    meaning: str
+
+    def __new__(cls, number: int, meaning: str = "") -> Self:
+        """Return a member."""
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.meaning = meaning
+        return member
 
 
 class Kind(enum.Enum):
@@ -69,6 +83,8 @@ class Field:
         Whether the number is a two's complement one.
     choices
         Names of the numbers of a `Kind.CHOICE`.
+    count
+        How many numbers there are, from 0 on, if fewer than fit.
     """
 
     name: str
@@ -77,7 +93,8 @@ class Field:
     description: str
     default: Any = None
     signed: bool = False
-    choices: type[enum.IntEnum] | None = None
+    choices: type[Choice] | None = None
+    count: int | None = None
 
     @property
     def width(self) -> int:
@@ -88,34 +105,32 @@ class Field:
 
     @property
     def range(self) -> range:
-        """Numbers that fit."""
+        """Numbers that may stand here."""
         if self.signed:
             return range(-(1 << self.bits - 1), 1 << self.bits - 1)
-        return range(1 << self.bits)
+        return range(self.count or 1 << self.bits)
+
+    @property
+    def numbers(self) -> str:
+        """The same in words."""
+        prefix = _PREFIX.get(self.kind, "")
+        return f"{prefix}{self.range.start} to {prefix}{self.range.stop - 1}"
 
     @property
     def allowed(self) -> str:
         """What may stand here, as the end of the sentence "it must be ..."."""
-        numbers = f"{self.range.start} to {self.range.stop - 1}"
-        match self.kind:
-            case Kind.CHOICE:
-                assert self.choices is not None
-                return " or ".join(choice.name.lower() for choice in self.choices)
-            case Kind.VALUE:
-                return f"{numbers} or a scalar register"
-            case Kind.NUMBER | Kind.TARGET | Kind.FLAG | Kind.REGISTER:
-                return numbers
-            case _:
-                return f"{_PREFIX[self.kind]}0 to {_PREFIX[self.kind]}{self.range.stop - 1}"
+        if self.choices is not None:
+            return " or ".join(choice.name.lower() for choice in self.choices)
+        return self.numbers + (" or a scalar register" if self.kind is Kind.VALUE else "")
 
     def check(self, value: Any) -> None:
         """Raise `IllegalInstruction` unless `value` can stand here."""
         if isinstance(value, S):
-            legal = self.kind in (Kind.VALUE, Kind.SCALAR) and 0 <= value.number < 32
-        elif not isinstance(value, int):
+            legal = self.kind in (Kind.VALUE, Kind.SCALAR)
+            legal &= value.number in range(1 << REGISTER_BITS)
+        elif not isinstance(value, Integral):
             legal = False
-        elif self.kind is Kind.CHOICE:
-            assert self.choices is not None
+        elif self.choices is not None:
             legal = value in set(self.choices)
         else:
             legal = self.kind is not Kind.SCALAR and int(value) in self.range
@@ -130,30 +145,33 @@ class Field:
         return bits << 1 if self.kind is Kind.VALUE else bits
 
     def unpack(self, bits: int) -> Any:
-        """Return the value of some bits; the inverse of `pack`."""
+        """Return the value of some bits; the inverse of `pack`.
+
+        Raises
+        ------
+        IllegalInstruction
+            If they are no value that can stand here.
+        """
+        value: Any = bits
         if self.kind is Kind.SCALAR:
-            return S(bits)
-        if self.kind is Kind.VALUE:
-            if bits & 1:
-                return S(bits >> 1)
-            bits >>= 1
-        if self.signed and bits >> self.bits - 1:
-            bits -= 1 << self.bits
-        if self.kind is Kind.CHOICE:
-            assert self.choices is not None
-            try:
-                return self.choices(bits)
-            except ValueError:
-                complaint = f"{self.name} is {bits}; it must be {self.allowed}."
-                raise IllegalInstruction(complaint) from None
-        return bool(bits) if self.kind is Kind.FLAG else bits
+            value = S(bits)
+        elif self.kind is Kind.VALUE:
+            value = S(bits >> 1) if bits & 1 else bits >> 1
+        if self.signed and not isinstance(value, S) and value >> self.bits - 1:
+            value -= 1 << self.bits
+        self.check(value)
+        if self.choices is not None:
+            return self.choices(value)
+        return bool(value) if self.kind is Kind.FLAG else value
 
     def text(self, value: Any) -> str:
         """Return a value for people."""
         if isinstance(value, S):
             return str(value)
-        if isinstance(value, enum.IntEnum):
+        if isinstance(value, Choice):
             return value.name.lower()
+        if self.kind is Kind.FLAG:
+            return str(int(value))
         if self.kind in _PREFIX:
             return f"{_PREFIX[self.kind]}{value}"
         return hex(value) if self.bits == WORD_BITS and value >= 1 << 12 else str(value)
@@ -217,7 +235,7 @@ class Opcode:
                 field.check(value)
             except IllegalInstruction as error:
                 raise IllegalInstruction(f"In {self.name}, {error}") from None
-            complete[field.name] = value
+            complete[field.name] = field.unpack(field.pack(value))
         return Instruction(self, complete)
 
     def encode(self, values: Mapping[str, Any]) -> list[int]:
@@ -245,8 +263,13 @@ class Opcode:
         bits >>= OPCODE_BITS
         values = {}
         for field in self.fields:
-            values[field.name] = field.unpack(bits & (1 << field.width) - 1)
+            try:
+                values[field.name] = field.unpack(bits & (1 << field.width) - 1)
+            except IllegalInstruction as error:
+                raise IllegalInstruction(f"In {self.name}, {error}") from None
             bits >>= field.width
+        if bits:
+            raise IllegalInstruction(f"In {self.name}, bits behind the last field are not 0.")
         return Instruction(self, values)
 
 

@@ -18,12 +18,11 @@ are pairs of a token and a head, ``row = token * heads + head``.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from rtl.core.fields import Field, IllegalInstruction, Instruction, Kind, Opcode
+from rtl.core.fields import Choice, Field, IllegalInstruction, Instruction, Kind, Opcode
 
 SCALARS = 32
 ROWS = 32
@@ -41,116 +40,125 @@ MASK_ROWS = 32
 """Rows a mask has bits for."""
 
 
-class MatrixFormat(enum.IntEnum):
+class MatrixFormat(Choice):
     """Element format of a matrix operand."""
 
-    MXFP4 = 0
-    MXINT8 = 1
+    MXFP4 = 0, "E2M1, one nibble plane"
+    MXINT8 = 1, "INT8, two nibble planes"
 
 
-class LoadKind(enum.IntEnum):
+class LoadKind(Choice):
     """What `load` finds in memory."""
 
-    WORDS = 0
-    BYTES = 1
-    MXFP4 = 2
-    MXINT8 = 3
+    WORDS = 0, "FP32 or integers: 4 bytes each, copied as they are"
+    BYTES = 1, "bytes; each becomes a word of that number, as step LDEXP wants its scale bytes"
+    MXFP4 = 2, "blocks of 16 bytes and a scale byte each; they become FP32"
+    MXINT8 = 3, "blocks of 16 bytes high plane, 16 bytes low plane, and a scale byte each; likewise"
 
 
-class Step(enum.IntEnum):
+class Step(Choice):
     """What a step of a vector instruction does with x and its operand y."""
 
-    NONE = 0
-    ADD = 1
-    SUB = 2
-    MUL = 3
-    MINIMUM = 4
-    MAXIMUM = 5
-    CLAMP = 6
-    LDEXP_MXFP4 = 7
-    LDEXP_MXINT8 = 8
-    ROTATE_ADJACENT = 9
-    ROTATE_HALVES = 10
-    TAKE = 11
+    NONE = 0, "x, as it is"
+    ADD = 1, "x + y"
+    SUB = 2, "x - y"
+    MUL = 3, "x * y"
+    MINIMUM = 4, "the lesser of x and y: NaN if either is NaN, and -0 below +0"
+    MAXIMUM = 5, "the greater of x and y: NaN if either is NaN, and -0 below +0"
+    CLAMP = 6, "MINIMUM of y and (MAXIMUM of x and -y)"
+    LDEXP_MXFP4 = 7, "x * 2^(y - 128); y is a scale byte, an integer 0 to 255, and 255 gives NaN"
+    LDEXP_MXINT8 = 8, "x * 2^(y - 133); y likewise"
+    ROTATE_ADJACENT = 9, "x * C + p * S, p being x in column ``j xor 1``; only step c, see below"
+    ROTATE_HALVES = 10, "the same, p being x in column ``(j + columns / 2) mod columns``"
+    TAKE = 11, "y, flushed; as step b it makes that a is not read"
 
 
-class Operand(enum.IntEnum):
+class Operand(Choice):
     """Where the operand of a step comes from, and which row of it a row sees."""
 
-    CONSTANT = 0
-    VECTOR = 1
-    VECTOR_HEAD = 2
-    VECTOR_TOKEN = 3
-    VECTOR_ONE = 4
-    ROW = 5
-    ROW_HEAD = 6
-    ROW_TOKEN = 7
+    CONSTANT = 0, "the 32 bits `value`"
+    VECTOR = 1, "the vector register's row that begins at slot ``value + stride * row``"
+    VECTOR_HEAD = 2, "at slot ``value + stride * head``"
+    VECTOR_TOKEN = 3, "at slot ``value + stride * token``"
+    VECTOR_ONE = 4, "at slot ``value``, for every row"
+    ROW = 5, "the row register's word ``value + stride * token + head``, for every column"
+    ROW_HEAD = 6, "its word ``value + head``"
+    ROW_TOKEN = 7, "its word ``value + stride * token``"
 
 
-class Function(enum.IntEnum):
+class Function(Choice):
     """The function in the middle of a vector instruction."""
 
-    NONE = 0
-    EXP = 1
-    EXP2 = 2
-    RECIPROCAL = 3
-    RSQRT = 4
-    SIGMOID = 5
-    GATE = 6
+    NONE = 0, "x, as it is"
+    EXP = 1, "exp2(x * log2 e)"
+    EXP2 = 2, "exp2(x)"
+    RECIPROCAL = 3, "reciprocal(x)"
+    RSQRT = 4, "rsqrt(x)"
+    SIGMOID = 5, "reciprocal(1 + exp2(x * -log2 e))"
+    GATE = 6, "x * SIGMOID(function_value * x)"
 
 
-class Select(enum.IntEnum):
-    """Which results a range of positions replaces by +0."""
+class Select(Choice):
+    """Which results stay; the others become +0."""
 
-    ALL = 0
-    ELEMENTS = 1
-    ROWS = 2
+    ALL = 0, "all"
+    ELEMENTS = 1, "column j if ``lo <= first + j < hi``, with the row's own lo and hi"
+    ROWS = 2, "all of a row if its ``lo < hi``"
 
 
-class Reduction(enum.IntEnum):
+class Reduction(Choice):
     """What becomes of a row."""
 
-    NONE = 0
-    MAXIMUM = 1
-    SUM = 2
-    SQUARES = 3
+    NONE = 0, "nothing"
+    MAXIMUM = 1, "MAXIMUM of the elements that were selected, from -Inf (or `initial`) on"
+    SUM = 2, "sum of all elements, the +0 of those that were not selected among them"
+    SQUARES = 3, "the same of x * x"
 
 
-class Output(enum.IntEnum):
+class Output(Choice):
     """What becomes of the elements."""
 
-    NONE = 0
-    WORDS = 1
-    ROW = 2
-    MXFP4 = 3
-    MXINT8 = 4
+    NONE = 0, "nothing"
+    WORDS = (
+        1,
+        "`columns` words of each row from slot ``offset + stride * row`` of a vector register",
+    )
+    ROW = (
+        2,
+        "the only element of each row to word ``offset + stride * token + head`` of a row register",
+    )
+    MXFP4 = 3, "quantised, from block ``offset + stride * row`` of a vector register"
+    MXINT8 = 4, "quantised, likewise"
 
 
-class Rule(enum.IntEnum):
+class Rule(Choice):
     """Scale rule of the quantiser."""
 
-    FLOOR = 0
-    CEIL = 1
+    FLOOR = 0, "that of OCP: the greatest element may saturate"
+    CEIL = 1, "the smallest scale at which nothing saturates"
 
 
-class Collective(enum.IntEnum):
+class Collective(Choice):
     """What tiles do together."""
 
-    ALL_GATHER = 0
-    BROADCAST = 1
-    REDUCE_SCATTER_SUM = 2
-    REDUCE_SCATTER_MAXIMUM = 3
-    ALL_REDUCE_SUM = 4
-    ALL_REDUCE_MAXIMUM = 5
-    BARRIER = 6
+    ALL_GATHER = (
+        0,
+        "every tile gives its share, found at its place in the whole, and gets the whole",
+    )
+    BROADCAST = 1, "every tile, the root too, gets the whole that the root gives"
+    REDUCE_SCATTER_SUM = 2, "every tile gives a whole and gets its share of the sum, at its place"
+    REDUCE_SCATTER_MAXIMUM = 3, "the same with MAXIMUM"
+    ALL_REDUCE_SUM = 4, "every tile gives a whole and gets all of the sum, the same bits everywhere"
+    ALL_REDUCE_MAXIMUM = 5, "the same with MAXIMUM"
+    BARRIER = 6, "nothing moves; nobody goes on before all are there"
 
 
-class Place(enum.IntEnum):
+class Place(Choice):
     """What a collective or a message moves."""
 
-    WORDS = 0
-    BLOCKS = 1
-    MEMORY = 2
+    WORDS = 0, "words of a vector register"
+    BLOCKS = 1, "MX blocks of a vector register, with their scales"
+    MEMORY = 2, "words of memory, through L1"
 
 
 def _value(name: str, bits: int, description: str, default: Any = None, **more: Any) -> Field:
@@ -161,7 +169,7 @@ def _number(name: str, bits: int, description: str, default: Any = None) -> Fiel
     return Field(name, Kind.NUMBER, bits, description, default)
 
 
-def _choice(name: str, choices: type[enum.IntEnum], description: str, default: Any = None) -> Field:
+def _choice(name: str, choices: type[Choice], description: str, default: Any = None) -> Field:
     bits = max(1, max(choices).bit_length())
     return Field(name, Kind.CHOICE, bits, description, default, choices=choices)
 
@@ -179,7 +187,7 @@ def _row(name: str, description: str, default: Any = None) -> Field:
 
 
 def _vector(name: str, description: str, default: Any = None) -> Field:
-    return Field(name, Kind.VECTOR, 5, description, default)
+    return Field(name, Kind.VECTOR, 5, description, default, count=VECTORS)
 
 
 def _register(name: str, description: str, default: Any = None) -> Field:
@@ -197,31 +205,25 @@ def _address(name: str, what: str, default: Any = None) -> tuple[Field, Field]:
 def _operand(prefix: str, what: str) -> tuple[Field, ...]:
     """Fields of a step of a vector instruction."""
     return (
-        _choice(f"{prefix}_step", Step, f"{what}: x becomes x step y", Step.NONE),
+        _choice(f"{prefix}_step", Step, f"{what}", Step.NONE),
         _choice(f"{prefix}_operand", Operand, "where its y comes from", Operand.CONSTANT),
-        _register(prefix, "number of y's register", 0),
-        _value(
-            f"{prefix}_value",
-            32,
-            "a constant: its FP32 bits; a vector register: offset in slots; a row register: row "
-            "of token 0, head 0",
-            0,
-        ),
-        _number(f"{prefix}_stride", 8, "slots (a row register: rows) from one to the next", 0),
+        _register(prefix, "y's vector or row register", 0),
+        _value(f"{prefix}_value", 32, "`value` of y: bits, a slot, or a row", 0),
+        _number(f"{prefix}_stride", 8, "`stride` of y: slots or rows", 0),
     )
 
 
 _TARGET = Field("target", Kind.TARGET, 20, "word address in the program")
 
 _TAKING_PART = (
-    _flag("masked", "whether `mask` counts"),
-    _value("mask", 32, "rows that take part, one bit each, of up to 32 rows", 0),
+    _flag("masked", "only rows in `mask` take part; without it all do"),
+    _value("mask", 32, "bit r is row r, of at most 32 `rows`; the others are as if absent", 0),
 )
 
 _RANGE = (
-    _value("lo", 21, "first position that is visible to token 0", 0, signed=True),
-    _value("hi", 21, "first position that is not, to token 0", 0, signed=True),
-    _flag("range_step", "`lo` and `hi` grow by one per token"),
+    _value("lo", 21, "first position in the range of token 0", 0, signed=True),
+    _value("hi", 21, "first position behind the range of token 0", 0, signed=True),
+    _flag("range_step", "`lo` and `hi` are one more for each further token"),
 )
 
 
@@ -281,7 +283,7 @@ _TABLE = (
         "loop",
         0x14,
         "scalar",
-        "Counts `counter` down by one and goes to `target` unless it is 0 then.",
+        "Subtracts 1 from `counter`, modulo 2^32, and goes to `target` unless it is 0 then.",
         (Field("counter", Kind.SCALAR, 5, "what is counted"), _TARGET),
     ),
     Opcode(
@@ -305,7 +307,7 @@ _TABLE = (
         "readv",
         0x1A,
         "scalar",
-        "Waits for a vector register and reads one word of it, such as an index that `topk` found.",
+        "Reads one word of a vector register, such as an index that `topk` found.",
         (
             _scalar("to", "result"),
             _vector("source", "register"),
@@ -317,15 +319,16 @@ _TABLE = (
         "readr",
         0x1B,
         "scalar",
-        "Waits for a row register and reads one row of it.",
+        "Reads one row of a row register.",
         (_scalar("to", "result"), _row("source", "register"), _value("row", 10, "row", 0)),
     ),
     Opcode(
         "match",
         0x1C,
         "scalar",
-        "Compares one word of every row with a number and gives the rows where it is equal, a bit "
-        "each. Of the indices that `topk` found, these are the tokens that chose an expert.",
+        "Compares one word of every row with a number, all bits of it, and gives the rows where "
+        "it is equal, a bit each, row 0 lowest. Of the indices that `topk` found, these are the "
+        "tokens that chose an expert.",
         (
             _scalar("to", "result"),
             _vector("source", "register"),
@@ -341,29 +344,30 @@ _TABLE = (
         "load",
         0x20,
         "memory",
-        "Loads rows into a vector register. WORDS are FP32 or integers. BYTES become words, and "
-        "are how scale bytes get into a register. MXFP4 and MXINT8 are dequantised: 16 bytes per "
-        "block and nibble plane, high plane first, from `address` on, their scale bytes from "
-        "`scales` on.",
+        "Loads rows into a vector register: row r from ``address + pitch * r`` on, to slot "
+        "``offset + stride * r`` and those behind it. Of MXFP4 and MXINT8 these are the row's "
+        "blocks, and its scale bytes are at ``scales + pitch * r``; the last block is loaded as "
+        "far as `columns` goes. They are dequantised, rounded once.",
         (
             _vector("to", "destination"),
-            _flag("into", "keep the rest of the destination; without it the rest is undefined"),
+            _flag("into", "the rest of the destination stays; without it it is undefined"),
             _value("offset", 8, "slot of row 0", 0),
             _number("stride", 8, "slots from one row to the next", 0),
             _value("rows", 10, "rows"),
-            _value("columns", 20, "elements of a row"),
-            *_address("address", "row 0"),
+            _value("columns", 20, "elements of a row; of MX kinds at least 1"),
+            *_address("address", "row 0, a multiple of 4 (WORDS) or 16 (MX)"),
             *_address("scales", "the scale bytes of row 0", 0),
-            _value("pitch", 32, "bytes from one row to the next, of both", 0),
+            _value("pitch", 32, "bytes of address from one row to the next, modulo 2^32", 0),
             _choice("kind", LoadKind, "what is in memory", LoadKind.WORDS),
-            _flag("streaming", "past L1, which must not hold what is loaded"),
+            _flag("streaming", "past L1; what was stored through L1 must not be loaded so"),
         ),
     ),
     Opcode(
         "loadr",
         0x25,
         "memory",
-        "Loads words into a row register through L1; its other rows stay.",
+        "Loads words that are neighbours in memory into rows of a row register, through L1; its "
+        "other rows stay.",
         (
             _row("to", "destination"),
             _value("row", 10, "first row", 0),
@@ -375,15 +379,16 @@ _TABLE = (
         "store",
         0x21,
         "memory",
-        "Stores rows of words from a vector register through L1.",
+        "Stores rows of words from a vector register through L1: row r, from slot ``offset + "
+        "stride * r`` on, to ``address + pitch * r``, in ascending order of rows.",
         (
             _vector("source", "source"),
             _value("offset", 8, "slot of row 0", 0),
             _number("stride", 8, "slots from one row to the next", 0),
             _value("rows", 10, "rows"),
             _value("columns", 20, "words of a row"),
-            *_address("address", "row 0"),
-            _value("pitch", 32, "bytes from one row to the next", 0),
+            *_address("address", "row 0, a multiple of 4"),
+            _value("pitch", 32, "bytes of address from one row to the next, modulo 2^32", 0),
             *_TAKING_PART,
         ),
     ),
@@ -391,13 +396,14 @@ _TABLE = (
         "append",
         0x22,
         "memory",
-        "Stores one MX block past L1: 16 bytes per nibble plane, in neighbouring beats, and its "
-        "scale byte. Every other byte stays what it is.",
+        "Stores one MX block past L1: 16 bytes per nibble plane, the low plane one beat behind "
+        "the high one, at the same place in it, and the scale byte. Every other byte stays what "
+        "it is.",
         (
             _vector("source", "source"),
             _value("block", 10, "block in the register"),
             _choice("format", MatrixFormat, "element format"),
-            *_address("elements", "the 16 bytes of the high plane"),
+            *_address("elements", "the high, or only, plane, a multiple of 16"),
             *_address("scale", "the scale byte"),
         ),
     ),
@@ -405,7 +411,8 @@ _TABLE = (
         "appendmax",
         0x23,
         "memory",
-        "Stores the low byte of one row of a row register past L1: the greatest scale of a row.",
+        "Stores the low byte of one row of a row register past L1, such as the greatest scale of "
+        "a key. Every other byte stays what it is.",
         (
             _row("source", "source"),
             _value("row", 10, "row"),
@@ -416,8 +423,9 @@ _TABLE = (
         "fence",
         0x24,
         "memory",
-        "What follows sees what `append`, `appendmax`, `store` and `sw` before it have stored, "
-        "also where it goes past L1.",
+        "Nothing behind it reads memory before everything that was stored before it is there: "
+        "then `matrix` and streaming loads see what `append` and `appendmax` stored, and `remote` "
+        "of another tile sees what `store` and `sw` stored. It does not empty L1.",
         (),
     ),
     # --- matrix ---
@@ -425,48 +433,72 @@ _TABLE = (
         "matrix",
         0x30,
         "matrix",
-        "Streams an operand past activations: ``result[row, j] = sum over k of "
-        "activation[row, k] * operand[j, k]``, exact in the window and rounded once. The operand "
-        "is `beats` beats from `address`, as `gen.layout` packs them; the beats of a chain (K in "
-        "chunks: `clear` in the first, `drain` in the last) are those of its instructions one "
-        "after the other. See `rtl.mac.OperationLayout` for what the fields mean to the engine.",
+        "Streams an operand past activations: ``result[row, j] = sum over k of activation[row, k] "
+        "* operand[j, k]``, exact in the window and rounded once. The operand is `beats` beats "
+        "from `address` on, as `gen.layout` packs them. `blocks` blocks of a row begin at block "
+        "``offset + pitch * token + stride * head`` of `source`; its results go to word "
+        "``result_offset + result_pitch * token + result_stride * head`` of `to` and those behind "
+        "it. A chain takes K in chunks, one instruction each, no other `matrix` between them: "
+        "`clear` in the first, `drain` in the last. They differ in nothing but `address`, "
+        "`beats`, `blocks`, `clear`, `drain`, `source`, `offset`, `pitch` and `result_offset`, "
+        "`outputs` is at most acc_depth·P, and their beats, one after the other, are the operand; "
+        "which of them brings which beats does not matter. Only the last one reads `maxima` and "
+        "delivers. ``(last + token * last_step) // 32 + 1`` is the number n of blocks that a "
+        "row's window is made for: without `transpose` that of the whole chain, with it that of "
+        "the row's own position, and a block of activations beyond it must be zeros. The greatest "
+        "scales in `maxima`, and those that are stored with the operand, must not be less than "
+        "any scale of the row or neuron that is not 255.",
         (
-            *_address("address", "the first beat, at an even beat"),
-            _value("beats", 32, "beats", 0),
-            _value("outputs", 20, "output neurons N; with `transpose` at most 32"),
-            _value("blocks", 12, "blocks along K in this instruction"),
+            *_address("address", "the first beat, an even one; without beats it does not matter"),
+            _value("beats", 32, "beats that this instruction brings", 0),
+            _value(
+                "outputs",
+                20,
+                "output neurons N, 1 or more; with `transpose` at most 32 and acc_depth·P",
+            ),
+            _value("blocks", 12, "blocks along K in this instruction, 1 to act_blocks"),
             _value("last", 24, "index of token 0's last element along K, over the whole chain"),
-            _flag("last_step", "`last` grows by one per token"),
+            _flag("last_step", "with `transpose`: `last` is one more for each further token"),
             _choice("activation", MatrixFormat, "format of the activations"),
             _choice("weight", MatrixFormat, "format of the operand"),
-            _flag("transpose", "the operand is V: position-major, without scales"),
-            _value("tile_row", 8, "with `transpose`: first output, in units of P", 0),
-            _flag("clear", "start at zero", True),
-            _flag("drain", "deliver the results", True),
-            _flag("pair", "let spare lanes take the next block row", True),
-            _value("rows", 10, "rows, a multiple of `heads`"),
+            _flag("transpose", "the operand is V: position-major, 32 outputs, without scales"),
+            _value(
+                "tile_row", 8, "with `transpose`: which of the 32 is output 0, in units of P", 0
+            ),
+            _flag("clear", "start at zero: first of its chain", True),
+            _flag("drain", "deliver the results: last of its chain", True),
+            _flag("pair", "let spare lanes take the next block row; no result depends on it", True),
+            _value(
+                "rows",
+                10,
+                "rows, a multiple of `heads`; 1 to `lanes`, half of them for MXINT8 activations",
+            ),
             _number("heads", 10, "rows that share a token", 1),
             *_TAKING_PART,
             _vector("source", "activations, MX blocks"),
             _value("offset", 10, "block of token 0, head 0", 0),
             _number("stride", 10, "blocks from one head to the next", 0),
             _number("pitch", 10, "blocks from one token to the next", 0),
-            _row("maxima", "greatest scale of each row, over all its blocks"),
-            _value("maxima_offset", 10, "row of token 0, head 0 in there", 0),
+            _row("maxima", "greatest scale of each row, over all blocks of the chain, 0 to 255"),
+            _value("maxima_offset", 10, "row of token 0, head 0 in there; heads are neighbours", 0),
             _number("maxima_pitch", 10, "rows from one token to the next", 0),
-            _flag("ranged", "outputs outside of the range deliver +0, whatever they are"),
+            _flag("ranged", "output j is +0 unless ``lo <= j < hi``, whatever the operand holds"),
             *_RANGE,
             _flag("results", "write the results to `to`", True),
             _vector("to", "destination", 0),
-            _flag("into", "keep the rest of the destination"),
+            _flag("into", "the rest of the destination stays"),
             _value("result_offset", 16, "word of token 0, head 0", 0),
             _number("result_stride", 16, "words from one head to the next", 0),
             _number("result_pitch", 16, "words from one token to the next", 0),
-            _flag("argmax", "keep the greatest result of each row and its index"),
-            _flag("argmax_resume", "go on from what `best` and `best_index` hold"),
+            _flag(
+                "argmax",
+                "find the greatest result of each row (+0 outside of the range among them): -0 "
+                "equals +0, NaN is below -Inf, the lowest index among equals",
+            ),
+            _flag("argmax_resume", "go on from `best` and `best_index`, which win among equals"),
             _value("argmax_base", 32, "index of output 0", 0),
-            _row("best", "greatest result of each row", 0),
-            _row("best_index", "its index", 0),
+            _row("best", "word ``row`` gets the greatest result", 0),
+            _row("best_index", "word ``row`` gets its index", 0),
         ),
     ),
     # --- vector ---
@@ -474,36 +506,35 @@ _TABLE = (
         "vector",
         0x40,
         "vector",
-        "One pass over rows: x = a; steps b and c; the function; step d; results outside of the "
-        "range become +0; what is left is reduced and written. ADD, SUB, MUL, MINIMUM, MAXIMUM: x "
-        "and y. CLAMP: between -y and y. TAKE: y, and a is not read. LDEXP: x times the unit of a "
-        "block whose scale byte is y. ROTATE (only as step c): x times C plus its partner times S, "
-        "where y is, for a token, the run of all C and, from the next slot on, of all S. EXP: "
-        "exp2(x * log2 e). SIGMOID: reciprocal(1 + exp2(x * -log2 e)). GATE: x * "
-        "SIGMOID(function_value * x). Every operation rounds once.",
+        "One pass over rows. x is a; steps b and c, the function and step d change it; what the "
+        "range does not select becomes +0; then x is reduced, and written. Every operation "
+        "flushes and rounds once; words that meet none are copied as they are. Everything is read "
+        "before anything is written. ROTATE: y is C and S, `columns` words each and each from a "
+        "slot on, S behind C, in a vector register; `columns` is even. A sum adds column j to "
+        "partial sum ``j mod 32`` in the order of columns, from +0 or `partials` on.",
         (
             _flag("a_row", "a is a row register and rows have one element"),
             _register("a", "number of the first operand's register"),
-            _value("a_offset", 10, "slot of row 0; a row register: row of token 0, head 0", 0),
-            _number("a_stride", 8, "slots between rows; a row register: rows between tokens", 0),
-            _value("rows", 10, "rows"),
+            _value("a_offset", 10, "slot of row 0; a row register: word of token 0, head 0", 0),
+            _number("a_stride", 8, "slots between rows; a row register: words between tokens", 0),
+            _value("rows", 10, "rows, a multiple of `heads`"),
             _number("heads", 10, "rows that share a token", 1),
-            _value("columns", 20, "elements of a row", 1),
+            _value(
+                "columns",
+                20,
+                "elements of a row; with a row register 1, to be quantised 1 or more",
+                1,
+            ),
             *_TAKING_PART,
             *_operand("b", "first step"),
             *_operand("c", "second step"),
-            _choice("function", Function, "what follows", Function.NONE),
+            _choice("function", Function, "what follows steps b and c", Function.NONE),
             _value("function_value", 32, "FP32 bits of the factor of GATE", 0x3F800000),
             *_operand("d", "last step"),
             _choice("select", Select, "what the range selects", Select.ALL),
             *_RANGE,
             _value("first", 20, "position of column 0, a multiple of 32", 0),
-            _choice(
-                "reduction",
-                Reduction,
-                "of the elements in range: MAXIMUM; SUM or sum of SQUARES by absolute position",
-                Reduction.NONE,
-            ),
+            _choice("reduction", Reduction, "what each row is reduced to", Reduction.NONE),
             _row("total", "result of the reduction", 0),
             _value("total_offset", 10, "row of token 0, head 0 in there", 0),
             _number("total_pitch", 8, "rows from one token to the next", 0),
@@ -511,20 +542,24 @@ _TABLE = (
             _row("initial", "where a maximum starts", 0),
             _value("initial_offset", 10, "row of token 0, head 0 in there", 0),
             _number("initial_pitch", 8, "rows from one token to the next; 0: the same for all", 0),
-            _flag("suspend", "write `partials` and no `total`"),
-            _vector("partials", "32 partial sums per row", 0),
-            _value("partials_offset", 8, "slot of row 0", 0),
+            _flag("suspend", "a sum writes `partials` and no `total`"),
+            _vector(
+                "partials", "32 partial sums per row; without `resume` the rest is undefined", 0
+            ),
+            _value("partials_offset", 8, "slot of row 0; the other rows follow slot by slot", 0),
             _choice("output", Output, "what becomes of the elements", Output.NONE),
             _choice("rule", Rule, "scale rule of the quantiser", Rule.FLOOR),
-            _register("to", "number of the destination: a vector register; ROW: a row register", 0),
-            _flag("into", "keep the rest of the destination"),
-            _value("offset", 10, "slot or block of row 0; ROW: row of token 0, head 0", 0),
-            _number("stride", 10, "slots or blocks between rows; ROW: rows between tokens", 0),
-            _flag("maximal", "write the greatest scale of each quantised row to `maxima`"),
-            _row("maxima", "greatest scales", 0),
+            _register("to", "destination: a vector register; ROW: a row register", 0),
+            _flag(
+                "into", "the rest of a vector register stays; that of a row register always does"
+            ),
+            _value("offset", 10, "slot or block of row 0; ROW: word of token 0, head 0", 0),
+            _number("stride", 10, "slots or blocks between rows; ROW: words between tokens", 0),
+            _flag("maximal", "write the greatest scale of each quantised row, 255 left out"),
+            _row("maxima", "greatest scales; 0 where all are 255", 0),
             _value("maxima_offset", 10, "row of token 0, head 0 in there", 0),
             _number("maxima_pitch", 8, "rows from one token to the next", 0),
-            _flag("maxima_token", "one for all heads of a token"),
+            _flag("maxima_token", "one for all heads of a token, at its head 0"),
             _flag("maxima_resume", "go on from what is there"),
         ),
     ),
@@ -533,7 +568,8 @@ _TABLE = (
         0x41,
         "vector",
         "Finds the `k` greatest of every row: -0 equals +0, NaN is below -Inf, among equals the "
-        "lowest index comes first. Writes indices and values in descending order.",
+        "lowest index comes first. Writes indices, which count gaps too, and values, copied as "
+        "they are, in descending order.",
         (
             _vector("a", "what is compared"),
             _value("a_offset", 8, "slot of row 0", 0),
@@ -541,14 +577,14 @@ _TABLE = (
             _value("rows", 10, "rows"),
             _value("columns", 20, "elements of a row, gaps included"),
             _number("segment", 6, "elements of each slot that count; the others are gaps", 32),
-            _flag("slots_masked", "whether `slot_mask` counts"),
-            _value("slot_mask", 32, "slots of every row that count, of up to 32", 0),
-            _value("k", 10, "how many"),
+            _flag("slots_masked", "only slots in `slot_mask` count; rows have at most 32 slots"),
+            _value("slot_mask", 32, "bit i is slot i of every row; the others are gaps", 0),
+            _value("k", 10, "how many: 1 to the elements that count"),
             _flag("carry", "values are those of `carried` at the indices, not those compared"),
             _vector("carried", "same shape and place as a", 0),
             _vector("indices", "destination of the indices"),
-            _vector("values", "destination of the values"),
-            _flag("into", "keep the rest of the destinations"),
+            _vector("values", "destination of the values, another register"),
+            _flag("into", "the rest of the destinations stays"),
             _value("offset", 8, "slot of row 0 in both", 0),
             _number("stride", 8, "slots between rows in both", 1),
         ),
@@ -558,51 +594,51 @@ _TABLE = (
         "collective",
         0x50,
         "collective",
-        "All tiles do the same thing together, matched by order; it is an error of all of them if "
-        "kind, place, count or root differ. `count` units (words, blocks with their scales, or "
-        "words of memory) are the whole; tile i of N has the share of ``count // N`` units, one "
-        "more if ``i < count mod N``, shares in the order of tiles. ALL_GATHER: every tile gives "
-        "its share, found at its place in the whole, and gets the whole. BROADCAST: the root's "
-        "whole. REDUCE_SCATTER: every tile gives a whole, and gets its share of the sum or "
-        "maximum, at its place. ALL_REDUCE: every tile gets all of it. A sum goes around the "
-        "ring: of share s of m words, the first ``ceil(m / 2)`` start with tile s + 1, to which "
-        "tiles s + 2, s + 3, ... are added and s last; the others start with tile s - 1, to which "
-        "s - 2, s - 3, ... are added and s last. BARRIER: nobody goes on before all are there.",
+        "All tiles do the same thing together: the first `collective` of each, then the second of "
+        "each, and so on. It is an error of all of them if `kind`, `place`, `count` or `root` "
+        "differ. `count` units are the whole; tile i of N has the share of ``count // N`` units, "
+        "one more if ``i < count mod N``, shares in the order of tiles. Unit u is at ``offset`` "
+        "of `source` plus u units, and comes to ``result_slot`` of `to` plus u units; in memory "
+        "from `address` and to `result`. What does not come stays, or without `into` is "
+        "undefined. Sums and maxima take FP32 words and flush them, also of one tile alone. A sum "
+        "goes around the ring: of share s of m words, the first ``ceil(m / 2)`` start with tile s "
+        "+ 1, to which tiles s + 2, s + 3, ... are added and s last; the others start with tile s "
+        "- 1, to which s - 2, s - 3, ... are added and s last.",
         (
             _choice("kind", Collective, "what is done"),
-            _choice("place", Place, "where it is", Place.WORDS),
+            _choice("place", Place, "where units are; sums and maxima: not BLOCKS", Place.WORDS),
             _value("count", 20, "units of the whole", 0),
             _value("root", 8, "root of a broadcast", 0),
             _vector("source", "register that is read", 0),
-            _value("offset", 10, "its first slot or block", 0),
+            _value("offset", 10, "slot of its first word, or its first block", 0),
             _vector("to", "register that is written", 0),
-            _flag("into", "keep the rest of the destination"),
-            _value("result_slot", 10, "its first slot or block", 0),
-            *_address("address", "what is read", 0),
-            *_address("result", "what is written", 0),
+            _flag("into", "the rest of the destination stays"),
+            _value("result_slot", 10, "slot of its first word, or its first block", 0),
+            *_address("address", "the first word that is read, a multiple of 4", 0),
+            *_address("result", "the first word that is written, a multiple of 4", 0),
         ),
     ),
     Opcode(
         "send",
         0x58,
         "message",
-        "Sends words or blocks to a tile, which may be this one. Messages of a tile to another "
-        "arrive in order.",
+        "Sends words or blocks to a tile, which may be this one, and does not wait for it to take "
+        "them. Messages of a tile to another arrive in order.",
         (
             _value("tile", 8, "who gets it"),
             _value("tag", 16, "what it is about", 0),
             _choice("place", Place, "WORDS or BLOCKS", Place.WORDS),
             _value("count", 20, "units"),
             _vector("source", "register that is sent"),
-            _value("offset", 10, "its first slot or block", 0),
+            _value("offset", 10, "slot of its first word, or its first block", 0),
         ),
     ),
     Opcode(
         "receive",
         0x59,
         "message",
-        "Waits for a message and takes it: the first one that fits, by arrival. Its unit and count "
-        "must be those that are expected.",
+        "Waits for a message and takes it: of those that fit, the one that arrived first. Its "
+        "unit and count must be those that are expected.",
         (
             _flag("any_tile", "take it from any tile"),
             _value("tile", 8, "who sent it", 0),
@@ -611,8 +647,8 @@ _TABLE = (
             _choice("place", Place, "WORDS or BLOCKS", Place.WORDS),
             _value("count", 20, "units"),
             _vector("to", "destination"),
-            _flag("into", "keep the rest of the destination"),
-            _value("offset", 10, "its first slot or block", 0),
+            _flag("into", "the rest of the destination stays"),
+            _value("offset", 10, "slot of its first word, or its first block", 0),
             _row("envelope", "with `any_tile` or `any_tag`: rows 0 and 1 get sender and tag", 0),
         ),
     ),
@@ -620,15 +656,17 @@ _TABLE = (
         "remote",
         0x5A,
         "message",
-        "Reads words from another tile's memory. It sees what that tile stored before a fence "
-        "that came before a collective or message which this tile has seen.",
+        "Reads words of another tile's memory, through that tile's L1. It sees what that tile "
+        "stored with `store` and `sw` before a fence that came before a collective or message "
+        "which this tile has seen; that tile must not store there again before it knows that it "
+        "was read.",
         (
             _value("tile", 8, "whose memory"),
             *_address("address", "the first word, a multiple of 4"),
             _value("count", 20, "words"),
             _vector("to", "destination"),
-            _flag("into", "keep the rest of the destination"),
-            _value("offset", 10, "its first slot", 0),
+            _flag("into", "the rest of the destination stays"),
+            _value("offset", 10, "slot of its first word", 0),
         ),
     ),
 )
@@ -658,7 +696,8 @@ def decode(words: Sequence[int], pc: int = 0) -> Instruction:
         If there is none.
     """
     if not 0 <= pc < len(words):
-        raise IllegalInstruction(f"pc is {pc}; the program has words 0 to {len(words) - 1}.")
+        there = f"words 0 to {len(words) - 1}" if words else "no words"
+        raise IllegalInstruction(f"pc is {pc}; the program has {there}.")
     number = words[pc] & 0xFF
     opcode = BY_NUMBER.get(number)
     if opcode is None:

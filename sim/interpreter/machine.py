@@ -25,10 +25,12 @@ class Machine:
     ----------
     tiles
         The tiles.
+    network
+        What connects them.
     """
 
     def __init__(self, config: TileConfig, memories: Sequence[Memory]) -> None:
-        network = Network(len(memories))
+        self.network = network = Network(len(memories))
         self.tiles = [Tile(config, memory, network, i) for i, memory in enumerate(memories)]
         for tile in self.tiles:
             tile.peers = self.tiles
@@ -37,7 +39,8 @@ class Machine:
         """Run a program on every tile, until all have stopped.
 
         Each tile runs until it must wait for others; then the next one does. What they compute
-        does not depend on that order, except for a `receive` from any tile.
+        does not depend on that order, unless they receive from any tile, or read another tile's
+        memory without having waited for what they want to see there.
 
         Parameters
         ----------
@@ -51,6 +54,7 @@ class Machine:
         ProgramError
             If an instruction cannot be executed, or all tiles that have not stopped wait.
         """
+        self.network.start()
         running = {
             tile.number: (tile, tile.execute(program, limit))
             for tile, program in zip(self.tiles, programs, strict=True)
@@ -77,5 +81,7 @@ def run(tile: Tile, program: Sequence[int], limit: int | None = None) -> None:
     ProgramError
         If an instruction cannot be executed, or the program waits for another tile.
     """
+    tile.network.start()
     for wait in tile.execute(program, limit):
-        raise ProgramError(f"There is no other tile, and this one waits for {wait}", 0, tile.pc)
+        cause = f"There is no other tile, and this one waits for {wait}"
+        raise ProgramError(cause, tile.number, tile.pc)

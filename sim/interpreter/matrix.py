@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gen.layout import ValueLayout, WeightLayout, unpack_values, unpack_weights
 from gen.mx import Bytes, MXTensor
 from rtl.config import TileConfig
 from rtl.core.isa import MatrixFormat
-from rtl.formats import BLOCK, Format
+from rtl.formats import BLOCK, SCALE_NAN, Format
 from sim.golden import fp32
 from sim.golden.window import Window
-from sim.interpreter.errors import Fault
+from sim.interpreter.errors import Fault, check_apart
 from sim.interpreter.memory import Memory
 from sim.interpreter.registers import RowRegisters, VectorRegisters
-from sim.interpreter.rows import Rows
+from sim.interpreter.rows import Integers, Rows
 
 FORMATS = {MatrixFormat.MXFP4: Format.MXFP4, MatrixFormat.MXINT8: Format.MXINT8}
 
@@ -37,7 +38,7 @@ _FREE = {
 """What the instructions of a chain may differ in."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Chain:
     """K in chunks, so far.
 
@@ -52,8 +53,8 @@ class Chain:
     """
 
     first: SimpleNamespace
-    activations: list[MXTensor] = field(default_factory=list)
-    beats: list[Bytes] = field(default_factory=list)
+    activations: tuple[MXTensor, ...] = ()
+    beats: tuple[Bytes, ...] = ()
 
 
 class MatrixUnit:
@@ -73,31 +74,35 @@ class MatrixUnit:
         self.config, self.memory = config, memory
         self.vectors, self.row_registers = vectors, rows
         self.chain: Chain | None = None
-        self._operands: dict[Any, tuple[MXTensor, Bytes | None]] = {}
+        self._operands: dict[Any, tuple[MXTensor, Integers]] = {}
         self._version = memory.version
 
     def matrix(self, o: SimpleNamespace) -> None:
         """Execute `matrix`; `o` has all its fields as numbers."""
         self._check(o)
+        if o.argmax:
+            check_apart("r", best=o.best, best_index=o.best_index)
         rows = Rows.of(o)
         chain = self._continue(o)
-        if o.blocks:
-            starts = o.offset + rows.token * o.pitch + rows.head * o.stride
-            activation = FORMATS[o.activation]
-            chain.activations.append(
-                self.vectors.read_blocks(o.source, starts, o.blocks, activation)
-            )
+        starts = o.offset + rows.token * o.pitch + rows.head * o.stride
+        activations = self.vectors.read_blocks(o.source, starts, o.blocks, FORMATS[o.activation])
         where = (o.address + o.address_offset) & 0xFFFFFFFF
-        chain.beats.append(
-            self.memory.stream(where, o.beats * self.config.beat_bytes).reshape(
-                o.beats, self.config.beat_bytes
-            )
+        chain = replace(
+            chain,
+            activations=(*chain.activations, activations),
+            beats=(*chain.beats, self._stream(where, o.beats)),
         )
-        if not o.drain:
-            self.chain = chain
-            return
-        self.chain = None
-        self._deliver(o, rows, self._product(o, rows, chain, where))
+        if o.drain:
+            self._deliver(o, rows, self._product(o, rows, chain, where))
+        self.chain = None if o.drain else chain
+
+    def _stream(self, where: int, beats: int) -> Bytes:
+        if not beats:
+            return np.zeros((0, self.config.beat_bytes), np.uint8)
+        if where % self.config.line_bytes:
+            raise Fault(f"Address {where:#x} is not an even beat")
+        data = self.memory.stream(where, beats * self.config.beat_bytes)
+        return data.reshape(beats, self.config.beat_bytes)
 
     def _check(self, o: SimpleNamespace) -> None:
         planes = FORMATS[o.activation].planes
@@ -117,6 +122,8 @@ class MatrixUnit:
             raise Fault("outputs is 0, it must be at least 1")
         if o.transpose and not self.config.transposer:
             raise Fault("transpose is set, the engine has no transposer")
+        if o.last_step and not o.transpose:
+            raise Fault("last_step is set, without transpose it must not be")
         if o.transpose and (o.outputs > group or o.outputs > BLOCK):
             raise Fault(
                 f"outputs is {o.outputs}, with transpose it must be at most {min(group, BLOCK)}"
@@ -135,8 +142,6 @@ class MatrixUnit:
         return self.chain
 
     def _product(self, o: SimpleNamespace, rows: Rows, chain: Chain, where: int) -> fp32.Floats:
-        if not len(rows):
-            return np.zeros((0, o.outputs), np.float32)
         parts = chain.activations
         activations = MXTensor(
             np.concatenate([part.codes for part in parts], axis=1),
@@ -144,36 +149,56 @@ class MatrixUnit:
             parts[0].format,
             BLOCK * sum(part.blocks for part in parts),
         )
-        maxima = self.row_registers.read(
-            o.maxima, rows.places(o.maxima_offset, o.maxima_pitch)
-        ).astype(np.int64)
-        counts = (o.last + rows.token * o.last_step) // BLOCK + 1
+        counts = self._counts(o, rows, activations)
         beats = np.concatenate(chain.beats)
         if o.transpose:
-            weights, greatest = self._values(o, activations.blocks, beats), None
+            weights, beyond = self._values(o, activations.blocks, beats)
         else:
-            weights, greatest = self._weights(o, activations.blocks, beats, where)
+            weights, beyond = self._weights(o, activations.blocks, beats, where)
+        if not len(rows):
+            return np.zeros((0, o.outputs), np.float32)
+        above = self._maxima(o, rows) - activations.maximum_scale[:, None]
+        for row in rows.index[(above < 0)[:, 0]][:1]:
+            raise Fault(f"The maximum of row {row} is less than one of its scales")
+        visible = self._visible(o, rows)
+        for neuron in np.flatnonzero((visible & (beyond < 0)).any(0))[:1]:
+            raise Fault(f"The maximum of neuron {neuron} is less than one of its scales")
         window = Window(activations, weights, self.config.acc_bits, counts)
-        # The engine takes the maxima as they are given: a program that gets them wrong is wrong.
-        window.lsb += (maxima - activations.maximum_scale)[:, None]
-        if greatest is not None:
-            window.lsb += greatest.astype(np.int64) - weights.maximum_scale
+        window.lsb += above + beyond
         window.add()
-        limit = 1 << self.config.acc_bits - 1
-        outside = ~((-limit <= window.acc) & (window.acc < limit))
-        if o.ranged:
-            lo, hi = rows.range(o)
-            column = np.arange(o.outputs)
-            outside &= (lo <= column) & (column < hi)
-        if outside.any():
-            raise Fault("A sum is beyond its window: the maxima are less than the scales")
-        window.acc[(window.acc < -limit) | (window.acc >= limit)] = 0
-        return window.drain()
+        # Neurons out of range may hold anything, also what no window can hold.
+        window.acc[~visible] = 0
+        return np.where(visible, window.drain(), np.float32(0))
+
+    def _maxima(self, o: SimpleNamespace, rows: Rows) -> NDArray[np.int64]:
+        """Return the greatest scale of each row [rows, 1]."""
+        maxima = self.row_registers.read(o.maxima, rows.places(o.maxima_offset, o.maxima_pitch))
+        if (maxima > SCALE_NAN).any():
+            raise Fault(f"r{o.maxima} holds {maxima.max()}, scales are 0 to {SCALE_NAN}")
+        return maxima.astype(np.int64)[:, None]
+
+    def _counts(self, o: SimpleNamespace, rows: Rows, activations: MXTensor) -> Integers:
+        """Return the number of blocks that the window of each row is made for."""
+        counts = (o.last + rows.token * o.last_step) // BLOCK + 1
+        if not o.transpose and o.last // BLOCK + 1 != activations.blocks:
+            raise Fault(f"last is {o.last}, but there are {activations.blocks} blocks along K")
+        beyond = np.arange(activations.blocks) >= counts[:, None]
+        if (activations.elements.any(axis=-1) & beyond).any():
+            raise Fault(f"last is {o.last}, but there are blocks behind it that are not zero")
+        return counts
+
+    def _visible(self, o: SimpleNamespace, rows: Rows) -> NDArray[np.bool_]:
+        """Return which results are in range [rows, outputs]."""
+        if not o.ranged:
+            return np.ones((len(rows), o.outputs), np.bool_)
+        lo, hi = rows.range(o)
+        column = np.arange(o.outputs)
+        return (lo <= column) & (column < hi)
 
     def _weights(
         self, o: SimpleNamespace, blocks: int, beats: Bytes, where: int
-    ) -> tuple[MXTensor, Bytes | None]:
-        """Return an operand and the maxima that are stored with it."""
+    ) -> tuple[MXTensor, Integers]:
+        """Return an operand, and by how much its stored maxima are above its scales."""
         config = self.config
         layout = WeightLayout(
             o.outputs, BLOCK * blocks, FORMATS[o.weight], config.pseudo_channels, config.acc_depth
@@ -181,23 +206,24 @@ class MatrixUnit:
         if len(beats) != layout.beats.total:
             raise Fault(f"beats is {len(beats)}, this operand has {layout.beats.total}")
         # Weights do not change, and unpacking them takes longer than multiplying them.
-        constant = self.memory.run(where, 0).start < self.memory.constant_end
+        constant = o.clear and self.memory.run(where, beats.size).stop <= self.memory.constant_end
         if self.memory.version != self._version:
             self._version = self.memory.version
             self._operands.clear()
         key = where, layout
-        if constant and o.clear and key in self._operands:
+        if constant and key in self._operands:
             return self._operands[key]
-        greatest: Bytes | None = None
+        weights = unpack_weights(beats, layout)
+        beyond = np.zeros(o.outputs, np.int64)
         if blocks > 1:
-            greatest = beats[layout.maximum_place(np.arange(o.outputs))]
-        operand = unpack_weights(beats, layout), greatest
-        if constant and o.clear:
-            self._operands[key] = operand
-        return operand
+            stored = beats[layout.maximum_place(np.arange(o.outputs))]
+            beyond = stored.astype(np.int64) - weights.maximum_scale
+        if constant:
+            self._operands[key] = weights, beyond
+        return weights, beyond
 
-    def _values(self, o: SimpleNamespace, blocks: int, beats: Bytes) -> MXTensor:
-        """Return the outputs of V's tiles, as rows along positions."""
+    def _values(self, o: SimpleNamespace, blocks: int, beats: Bytes) -> tuple[MXTensor, Integers]:
+        """Return the outputs of V's tiles, as rows along positions, which have no maxima."""
         fmt, channels = FORMATS[o.weight], self.config.pseudo_channels
         layout = ValueLayout(BLOCK * blocks, fmt, channels)
         if len(beats) != layout.beats:
@@ -207,13 +233,9 @@ class MatrixUnit:
         first = o.tile_row * channels
         if first + o.outputs > BLOCK:
             raise Fault(f"outputs {first} to {first + o.outputs - 1} are not all in a tile of V")
-        return rows.column_operand(0)[first : first + o.outputs]
+        return rows.column_operand(0)[first : first + o.outputs], np.zeros(o.outputs, np.int64)
 
     def _deliver(self, o: SimpleNamespace, rows: Rows, results: fp32.Floats) -> None:
-        if o.ranged:
-            lo, hi = rows.range(o)
-            column = np.arange(o.outputs)
-            results = np.where((lo <= column) & (column < hi), results, np.float32(0))
         if o.results:
             if not o.into:
                 self.vectors.fresh(o.to)

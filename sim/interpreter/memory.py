@@ -18,6 +18,7 @@ import numpy as np
 from gen.mx import Bytes
 from rtl.config import TileConfig
 from sim.interpreter.errors import Fault
+from sim.interpreter.journal import Journal
 
 UNWRITTEN = 0xDB
 """What bytes that were never written read as."""
@@ -34,6 +35,11 @@ class Memory:
         Of the tile: beat and line sizes.
     size
         Bytes of address space, holes included; rounded up to whole lines.
+
+    Attributes
+    ----------
+    journal
+        What the tile's instruction has overwritten so far, here and in the registers.
     """
 
     def __init__(self, config: TileConfig, size: int) -> None:
@@ -42,6 +48,7 @@ class Memory:
         lines = -(-size // config.line_bytes)
         self.size = lines * config.line_bytes
         self.bytes = np.full(lines * self.line, UNWRITTEN, np.uint8)
+        self.journal = Journal()
         self._ways = np.zeros(lines, np.uint8)
         self.constant_end = 0
         """Data bytes below this hold weights, which a program does not change."""
@@ -83,6 +90,7 @@ class Memory:
         """Write bytes, or the bytes of any array."""
         data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
         self._write(self.run(address, data.size), data)
+        self.journal.forget()
 
     # --- through L1 ---
 
@@ -123,7 +131,8 @@ class Memory:
         self._unfenced.clear()
 
     def _lines(self, where: slice) -> slice:
-        return slice(where.start // self.line, -(-where.stop // self.line))
+        first = where.start // self.line
+        return slice(first, -(-where.stop // self.line) if where.stop > where.start else first)
 
     def _touch(self, where: slice, way: int, forbidden: int, complaint: str) -> None:
         lines = self._lines(where)
@@ -132,9 +141,9 @@ class Memory:
             first = where.start // self.line + int(np.argmax(ways & forbidden != 0))
             raise Fault(f"The program {complaint}, in the line at {first * 2 * self.stride:#x}")
         if way:
-            self._ways[lines] |= np.uint8(way)
+            self.journal.write(self._ways, lines, ways | np.uint8(way))
 
     def _write(self, where: slice, data: Bytes) -> None:
-        self.bytes[where] = data
+        self.journal.write(self.bytes, where, data)
         if where.start < self.constant_end:
             self.version += 1

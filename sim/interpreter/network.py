@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtl.core.isa import Collective
+from rtl.core.fields import Choice
+from rtl.core.isa import Collective, Place
 from sim.golden import fp32
 from sim.interpreter.errors import Fault
 
 _SUMS = (Collective.REDUCE_SCATTER_SUM, Collective.ALL_REDUCE_SUM)
-_MAXIMA = (Collective.REDUCE_SCATTER_MAXIMUM, Collective.ALL_REDUCE_MAXIMUM)
 _SCATTERS = (Collective.REDUCE_SCATTER_SUM, Collective.REDUCE_SCATTER_MAXIMUM)
 
 
@@ -57,43 +56,51 @@ def ring_sum(wholes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 @dataclass
 class Payload:
-    """Units on their way: words, or blocks with their scales.
+    """Units on their way: words, or blocks with what is known about them.
 
     Attributes
     ----------
     words : uint32 [units, words of a unit]
-    extra : any [units]
-        What stands beside the words: kinds and scales of blocks.
+    about : uint8 [units, 2]
+        Kind and scale of each block; nothing for words.
     """
 
     words: NDArray[np.uint32]
-    extra: NDArray[Any]
+    about: NDArray[np.uint8]
+
+    @classmethod
+    def of_words(cls, words: NDArray[np.uint32]) -> Payload:
+        """Return words [units] as a payload."""
+        return cls(words.reshape(-1, 1).copy(), np.zeros((words.size, 0), np.uint8))
 
     def __len__(self) -> int:
         return len(self.words)
 
+    def __getitem__(self, units: slice) -> Payload:
+        return Payload(self.words[units], self.about[units])
 
-@dataclass
+
+@dataclass(eq=False)
 class Message:
     """A message that has not been taken."""
 
     source: int
     tag: int
-    place: int
+    place: Place
     payload: Payload
 
 
 @dataclass
 class Request:
-    """A tile's part in a collective."""
+    """A tile's part in a collective: what it gives, and what it gets and where in the whole."""
 
     kind: Collective
-    place: int
+    place: Place
     count: int
     root: int
     payload: Payload | None
     result: Payload | None = None
-    where: slice = field(default_factory=lambda: slice(0, 0))
+    first: int = 0
     error: str = ""
     done: bool = False
 
@@ -116,7 +123,11 @@ class Network:
 
     def __init__(self, tiles: int) -> None:
         self.tiles = tiles
-        self.inboxes: list[deque[Message]] = [deque() for _ in range(tiles)]
+        self.start()
+
+    def start(self) -> None:
+        """Forget everything that is under way."""
+        self.inboxes: list[deque[Message]] = [deque() for _ in range(self.tiles)]
         self._requests: dict[int, Request] = {}
 
     def send(self, tile: int, message: Message) -> None:
@@ -124,16 +135,18 @@ class Network:
         self.check_tile(tile)
         self.inboxes[tile].append(message)
 
-    def receive(self, tile: int, o: SimpleNamespace) -> Message | None:
-        """Take the first message for `tile` that fits; None if there is none yet."""
+    def find(self, tile: int, o: SimpleNamespace) -> Message | None:
+        """Return the first message for `tile` that fits; None if there is none yet."""
         if not o.any_tile:
             self.check_tile(o.tile)
-        inbox = self.inboxes[tile]
-        for message in inbox:
+        for message in self.inboxes[tile]:
             if (o.any_tile or message.source == o.tile) and (o.any_tag or message.tag == o.tag):
-                inbox.remove(message)
                 return message
         return None
+
+    def take(self, tile: int, message: Message) -> None:
+        """Take a message that `find` returned."""
+        self.inboxes[tile].remove(message)
 
     def check_tile(self, tile: int) -> None:
         """Raise `Fault` unless there is such a tile."""
@@ -152,50 +165,45 @@ class Network:
         first = requests[0]
         for tile, request in enumerate(requests):
             if name := first.differs(request):
-                mine, theirs = (
-                    getattr(value, name) if name in ("count", "root") else getattr(value, name).name
-                    for value in (first, request)
+                one, other = (
+                    value.name.lower() if isinstance(value, Choice) else value
+                    for value in (getattr(first, name), getattr(request, name))
                 )
-                error = f"The collective's {name} is {mine} on tile 0 and {theirs} on tile {tile}"
-                for each in requests:
-                    each.error, each.done = error, True
-                return
+                return self._refuse(
+                    requests,
+                    f"The collective's {name} is {one} on tile 0 and {other} on tile {tile}",
+                )
         if first.kind is Collective.BROADCAST and first.root >= self.tiles:
-            for each in requests:
-                each.error = f"root is {first.root}, there are tiles 0 to {self.tiles - 1}"
-                each.done = True
-            return
+            return self._refuse(
+                requests, f"root is {first.root}, there are tiles 0 to {self.tiles - 1}"
+            )
         whole = self._whole(requests)
         for tile, request in enumerate(requests):
+            if whole is not None:
+                part = slice(0, first.count)
+                if first.kind in _SCATTERS:
+                    part = share(first.count, tile, self.tiles)
+                request.result, request.first = whole[part], part.start
             request.done = True
-            if whole is None:
-                continue
-            scattered = first.kind in _SCATTERS
-            request.where = (
-                share(first.count, tile, self.tiles) if scattered else slice(0, first.count)
-            )
-            request.result = Payload(whole.words[request.where], whole.extra[request.where])
+
+    def _refuse(self, requests: list[Request], error: str) -> None:
+        for request in requests:
+            request.error, request.done = error, True
 
     def _whole(self, requests: list[Request]) -> Payload | None:
         """Return what the tiles have together, before each gets its part."""
-        kind, count = requests[0].kind, requests[0].count
-        payloads = [request.payload for request in requests]
+        kind = requests[0].kind
         if kind is Collective.BARRIER:
             return None
         if kind is Collective.BROADCAST:
-            return payloads[requests[0].root]
-        present = [payload for payload in payloads if payload is not None]
+            return requests[requests[0].root].payload
+        payloads = [request.payload for request in requests if request.payload is not None]
         if kind is Collective.ALL_GATHER:
-            words, extra = np.copy(present[0].words), np.copy(present[0].extra)
-            for tile, payload in enumerate(present):
-                own = share(count, tile, self.tiles)
-                words[own], extra[own] = payload.words[own], payload.extra[own]
-            return Payload(words, extra)
-        stacked = np.stack([payload.words[:, 0] for payload in present])
+            return Payload(
+                np.concatenate([payload.words for payload in payloads]),
+                np.concatenate([payload.about for payload in payloads]),
+            )
+        stacked = np.stack([payload.words[:, 0] for payload in payloads])
         if kind in _SUMS:
-            total = ring_sum(stacked)
-        else:
-            assert kind in _MAXIMA
-            values = stacked.view(np.float32)
-            total = fp32.reduce_max(values.T).view(np.uint32)
-        return Payload(total[:, None], present[0].extra)
+            return Payload.of_words(ring_sum(stacked))
+        return Payload.of_words(fp32.reduce_max(stacked.view(np.float32).T).view(np.uint32))

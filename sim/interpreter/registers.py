@@ -17,6 +17,7 @@ from rtl.core.isa import BLOCK_WORDS, ROWS, SCALARS, SLOT, VECTORS
 from rtl.formats import BLOCK, Format
 from sim.golden import fp32
 from sim.interpreter.errors import Fault
+from sim.interpreter.journal import Journal
 
 Integers = NDArray[np.integer[Any]]
 
@@ -41,7 +42,8 @@ class Scalars:
 class RowRegisters:
     """One word per row, FP32 or integer."""
 
-    def __init__(self, config: TileConfig) -> None:
+    def __init__(self, config: TileConfig, journal: Journal) -> None:
+        self._journal = journal
         self.words = np.zeros((ROWS, config.row_length), np.uint32)
         self.defined = np.zeros((ROWS, config.row_length), np.bool_)
 
@@ -56,8 +58,8 @@ class RowRegisters:
     def write(self, register: int, rows: Integers, words: Any) -> None:
         """Write the words of some rows; the others stay."""
         self._check(register, rows)
-        self.words[register, rows] = words
-        self.defined[register, rows] = True
+        self._journal.write(self.words, (register, rows), words)
+        self._journal.write(self.defined, (register, rows), True)
 
     def _check(self, register: int, rows: Integers) -> None:
         length = self.words.shape[1]
@@ -70,7 +72,8 @@ class RowRegisters:
 class VectorRegisters:
     """Runs of words, or of MX blocks with a scale byte each."""
 
-    def __init__(self, config: TileConfig) -> None:
+    def __init__(self, config: TileConfig, journal: Journal) -> None:
+        self._journal = journal
         self.length = config.vector_length
         self.words = np.zeros((VECTORS, self.length), np.uint32)
         self.scales = np.zeros((VECTORS, self.length // BLOCK_WORDS), np.uint8)
@@ -79,7 +82,7 @@ class VectorRegisters:
     def fresh(self, register: int) -> None:
         """Make all of a register undefined, unless the instruction keeps the rest."""
         self._register(register)
-        self.kinds[register] = _UNDEFINED
+        self._journal.write(self.kinds, register, _UNDEFINED)
 
     def read_words(self, register: int, starts: Integers, count: int) -> NDArray[np.uint32]:
         """Return runs of `count` words from each of the start words, [runs, count]."""
@@ -88,11 +91,9 @@ class VectorRegisters:
         return self.words[register, where]
 
     def write_words(self, register: int, starts: Integers, words: NDArray[Any]) -> None:
-        """Write runs of words [runs, count]; what is behind in their last slots is undefined."""
-        count = words.shape[1]
-        where = self._run(register, starts, count)
-        self.words[register, where] = words
-        self.kinds[register, where] = _WORD
+        """Write runs of words [runs, count]."""
+        where = self._run(register, starts, words.shape[1])
+        self._write(register, where, words, _WORD)
 
     def read_blocks(self, register: int, starts: Integers, count: int, fmt: Format) -> MXTensor:
         """Return runs of `count` blocks from each of the start blocks, [runs, count]."""
@@ -101,7 +102,8 @@ class VectorRegisters:
         blocks = np.asarray(starts)[:, None] + np.arange(count)
         data = np.ascontiguousarray(self.words[register, where]).view(np.uint8)
         data = data.reshape(len(blocks), count, BLOCK)
-        codes = unpack_nibbles(data[..., : BLOCK // 2]) if fmt is Format.MXFP4 else data
+        nibbles = fmt is Format.MXFP4 and data.size
+        codes = unpack_nibbles(data[..., : BLOCK // 2]) if nibbles else data
         return MXTensor(codes, self.scales[register, blocks], fmt, count * BLOCK)
 
     def write_blocks(self, register: int, starts: Integers, tensor: MXTensor) -> None:
@@ -113,21 +115,35 @@ class VectorRegisters:
             data[..., : BLOCK // 2] = pack_nibbles(tensor.codes)
         else:
             data[...] = tensor.codes
-        self.words[register, where] = data.view(np.uint32).reshape(where.shape)
-        self.kinds[register, where] = _MX[tensor.format]
-        self.scales[register, np.asarray(starts)[:, None] + np.arange(count)] = tensor.scales
+        self._write(register, where, data.view(np.uint32).reshape(where.shape), _MX[tensor.format])
+        blocks = np.asarray(starts)[:, None] + np.arange(count)
+        self._journal.write(self.scales, (register, blocks), tensor.scales)
 
-    def block_format(self, register: int, block: int) -> Format:
-        """Return what format a block has."""
-        where = self._run(register, np.array([block * BLOCK_WORDS]), BLOCK_WORDS)
-        for fmt, kind in _MX.items():
-            if (self.kinds[register, where] == kind).all():
-                return fmt
-        raise Fault(f"v{register} has no MX block {block}")
+    def copy_blocks(self, register: int, first: int, count: int) -> tuple[Any, Any]:
+        """Return blocks as they are: words [count, 8], and kind and scale of each [count, 2]."""
+        where = self._run(register, BLOCK_WORDS * np.arange(first, first + count), BLOCK_WORDS)
+        kinds = self.kinds[register, where]
+        whole = (kinds == kinds[:, :1]).all(1) & np.isin(kinds[:, 0], [*_MX.values()])
+        for block in np.flatnonzero(~whole)[:1]:
+            raise Fault(f"v{register} has no MX block {first + block}")
+        scales = self.scales[register, first : first + count]
+        return self.words[register, where], np.stack([kinds[:, 0], scales], axis=1)
+
+    def paste_blocks(self, register: int, first: int, words: Any, about: Any) -> None:
+        """Write blocks that `copy_blocks` returned."""
+        blocks = np.arange(first, first + len(words))
+        self._write(
+            register, self._run(register, BLOCK_WORDS * blocks, BLOCK_WORDS), words, about[:, :1]
+        )
+        self._journal.write(self.scales, (register, blocks), about[:, 1])
 
     def floats(self, register: int, starts: Integers, count: int) -> fp32.Floats:
         """Return runs of words as FP32."""
         return self.read_words(register, starts, count).view(np.float32)
+
+    def _write(self, register: int, where: Any, words: Any, kinds: Any) -> None:
+        self._journal.write(self.words, (register, where), words)
+        self._journal.write(self.kinds, (register, where), kinds)
 
     def _register(self, register: int) -> None:
         if register >= VECTORS:

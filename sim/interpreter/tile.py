@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,21 +13,13 @@ from gen.layout import BLOCK_BYTES
 from gen.mx import MXTensor, join_planes, nibble_planes, pack_nibbles, unpack_nibbles
 from rtl.config import TileConfig
 from rtl.core.fields import IllegalInstruction, Instruction, Kind, S
-from rtl.core.isa import (
-    BLOCK_WORDS,
-    MASK_ROWS,
-    SLOT,
-    Collective,
-    LoadKind,
-    Place,
-    decode,
-)
+from rtl.core.isa import MASK_ROWS, SLOT, Collective, LoadKind, Place, decode
 from rtl.formats import BLOCK, Format
 from sim.golden.formats import dequantise
 from sim.interpreter.errors import Fault, ProgramError
 from sim.interpreter.matrix import FORMATS, MatrixUnit
 from sim.interpreter.memory import Memory
-from sim.interpreter.network import Message, Network, Payload, Request
+from sim.interpreter.network import Message, Network, Payload, Request, share
 from sim.interpreter.registers import RowRegisters, Scalars, VectorRegisters
 from sim.interpreter.rows import Rows
 from sim.interpreter.scalar import ARITHMETIC, BRANCHES, WORD, signed
@@ -35,8 +27,13 @@ from sim.interpreter.vector import VectorUnit
 
 _TABLES = {LoadKind.MXFP4: Format.MXFP4, LoadKind.MXINT8: Format.MXINT8}
 
+_ALL_BITS = ARITHMETIC.keys() | BRANCHES.keys()
+
 Waiting = Generator[str, None, None]
 """What a tile is while it runs: each time it cannot go on, it says what it waits for."""
+
+Observer = Callable[[int, Instruction, SimpleNamespace], None]
+"""Is told of each instruction before it is executed: its address, itself, its fields as numbers."""
 
 
 class Tile:
@@ -61,6 +58,8 @@ class Tile:
         Word address of the instruction under way.
     executed : Counter
         Instructions by name.
+    observe : Observer, optional
+        Who is told what is executed.
     """
 
     def __init__(
@@ -72,19 +71,21 @@ class Tile:
     ) -> None:
         self.config, self.memory, self.number = config, memory, number
         self.network = Network(1) if network is None else network
+        self.journal = memory.journal
         self.scalars = Scalars()
-        self.rows = RowRegisters(config)
-        self.vectors = VectorRegisters(config)
+        self.rows = RowRegisters(config, self.journal)
+        self.vectors = VectorRegisters(config, self.journal)
         self.vector_unit = VectorUnit(self.vectors, self.rows)
         self.matrix_unit = MatrixUnit(config, memory, self.vectors, self.rows)
         self.peers: Sequence[Tile] = [self]
         self.pc = 0
         self.executed: Counter[str] = Counter()
+        self.observe: Observer | None = None
         self._decoded: dict[int, Instruction] = {}
         self._program: Sequence[int] = ()
 
     def execute(self, program: Sequence[int], limit: int | None = None) -> Waiting:
-        """Execute a program from its first word to its `stop`.
+        """Return what executes a program from its first word to its `stop`.
 
         Parameters
         ----------
@@ -93,28 +94,29 @@ class Tile:
         limit
             Instructions after which it is taken not to end.
 
-        Yields
-        ------
-        str
-            What the tile waits for, whenever it cannot go on by itself.
-
-        Raises
-        ------
-        ProgramError
-            If an instruction cannot be executed.
+        Returns
+        -------
+        Waiting
+            Goes on each time it is asked, until the tile has to wait for others or has stopped.
+            Raises `ProgramError` if an instruction cannot be executed; registers and memory are
+            then what they were before it.
         """
         if program is not self._program:
             self._program, self._decoded = program, {}
         self.memory.start()
+        self.matrix_unit.chain = None
         self.pc = 0
+        return self._execute(limit)
+
+    def _execute(self, limit: int | None) -> Waiting:
         count = 0
         while True:
-            text = ""
+            instruction = None
+            self.journal.forget()
             try:
                 instruction = self._decoded.get(self.pc)
                 if instruction is None:
-                    instruction = self._decoded[self.pc] = decode(program, self.pc)
-                text = str(instruction)
+                    instruction = self._decoded[self.pc] = decode(self._program, self.pc)
                 if instruction.name == "stop":
                     if self.matrix_unit.chain is not None:
                         raise Fault("The last chain was not drained")
@@ -124,8 +126,12 @@ class Tile:
                     raise Fault(f"The program does not end within {limit} instructions")
                 self.executed[instruction.name] += 1
                 o = self._operands(instruction)
+                if self.observe is not None:
+                    self.observe(self.pc, instruction, o)
                 target = yield from self._step(instruction.name, o)
             except (Fault, IllegalInstruction) as fault:
+                self.journal.undo()
+                text = "" if instruction is None else str(instruction)
                 raise ProgramError(str(fault), self.number, self.pc, text) from None
             self.pc = self.pc + instruction.opcode.words if target is None else target
 
@@ -136,11 +142,13 @@ class Tile:
             value = instruction.values[field.name]
             if field.kind is Kind.VALUE:
                 if isinstance(value, S):
-                    value = self.scalars[value.number]
+                    register, value = value, self.scalars[value.number]
                     value = signed(value) if field.signed else value
-                    # Scalar arithmetic works on all bits, others must fit the field.
-                    if field.bits > 13 or instruction.opcode.engine != "scalar":
-                        field.check(value)
+                    # Arithmetic and branches work on all bits, others must fit the field.
+                    if value not in field.range and instruction.name not in _ALL_BITS:
+                        raise Fault(
+                            f"{field.name} is {value} in {register}, it must be {field.numbers}"
+                        )
             elif field.kind is Kind.SCALAR:
                 value = value.number
             operands[field.name] = value
@@ -173,11 +181,11 @@ class Tile:
         self.scalars[o.to] = o.value
 
     def _lw(self, o: SimpleNamespace) -> None:
-        address = _word_address(o.address + o.address_offset)
+        address = _aligned(o.address + o.address_offset)
         self.scalars[o.to] = int(self.memory.load(address, 4).view(np.uint32)[0])
 
     def _sw(self, o: SimpleNamespace) -> None:
-        address = _word_address(o.address + o.address_offset)
+        address = _aligned(o.address + o.address_offset)
         self.memory.store(address, np.uint32(self.scalars[o.value]))
 
     def _readv(self, o: SimpleNamespace) -> None:
@@ -197,6 +205,8 @@ class Tile:
     # --- memory ---
 
     def _load(self, o: SimpleNamespace) -> None:
+        if o.kind in _TABLES and not o.columns:
+            raise Fault("columns is 0, of blocks it must be at least 1")
         if not o.into:
             self.vectors.fresh(o.to)
         read = self.memory.stream if o.streaming else self.memory.load
@@ -209,19 +219,19 @@ class Tile:
         """Return the words of the row that is so many bytes behind row 0."""
         address = (o.address + o.address_offset + distance) & WORD
         if o.kind is LoadKind.WORDS:
-            return read(_word_address(address), 4 * o.columns).view(np.uint32)
+            return read(_aligned(address), 4 * o.columns).view(np.uint32)
         if o.kind is LoadKind.BYTES:
             return read(address, o.columns).astype(np.uint32)
         fmt = _TABLES[o.kind]
         blocks = -(-o.columns // BLOCK)
-        packed = read(address, blocks * fmt.planes * BLOCK_BYTES)
+        packed = read(_aligned(address, BLOCK_BYTES), blocks * fmt.planes * BLOCK_BYTES)
         codes = join_planes(unpack_nibbles(packed.reshape(blocks, fmt.planes, -1)), fmt)
         codes.reshape(-1)[o.columns :] = 0
         scales = read((o.scales + o.scales_offset + distance) & WORD, blocks)
         return dequantise(MXTensor(codes, scales, fmt, o.columns)).view(np.uint32)
 
     def _loadr(self, o: SimpleNamespace) -> None:
-        address = _word_address(o.address + o.address_offset)
+        address = _aligned(o.address + o.address_offset)
         words = self.memory.load(address, 4 * o.rows).view(np.uint32)
         self.rows.write(o.to, o.row + np.arange(o.rows), words)
 
@@ -232,13 +242,14 @@ class Tile:
         )
         for row, data in zip(rows.index, words, strict=True):
             address = o.address + o.address_offset + int(row) * o.pitch
-            self.memory.store(_word_address(address & WORD), data)
+            self.memory.store(_aligned(address), data)
 
     def _append(self, o: SimpleNamespace) -> None:
         fmt = FORMATS[o.format]
         block = self.vectors.read_blocks(o.source, np.array([o.block]), 1, fmt)
+        elements = _aligned(o.elements + o.elements_offset, BLOCK_BYTES)
         for plane, nibbles in enumerate(nibble_planes(block.codes[0, 0], fmt)):
-            address = o.elements + o.elements_offset + plane * self.config.beat_stride
+            address = elements + plane * self.config.beat_stride
             self.memory.append(address & WORD, pack_nibbles(nibbles))
         self.memory.append((o.scale + o.scale_offset) & WORD, block.scales[0])
 
@@ -252,115 +263,93 @@ class Tile:
     # --- other tiles ---
 
     def _collective(self, o: SimpleNamespace) -> Waiting:
-        reads = o.kind is not Collective.BARRIER
-        if o.kind is Collective.BROADCAST:
-            reads = o.root == self.number
-        payload = self._give(o) if reads else None
-        request = Request(o.kind, o.place, o.count, o.root, payload)
-        if o.place is Place.BLOCKS and o.kind not in (
-            Collective.ALL_GATHER,
-            Collective.BROADCAST,
-            Collective.BARRIER,
-        ):
+        moves_blocks = o.kind in (Collective.ALL_GATHER, Collective.BROADCAST, Collective.BARRIER)
+        if o.place is Place.BLOCKS and not moves_blocks:
             raise Fault(f"place is blocks, {o.kind.name.lower()} takes words")
+        gives = o.kind is not Collective.BARRIER
+        if o.kind is Collective.BROADCAST:
+            gives = o.root == self.number
+        request = Request(o.kind, o.place, o.count, o.root, self._give(o) if gives else None)
         self.network.join(self.number, request)
         while not request.done:
             yield f"the others in {o.kind.name.lower()}"
         if request.error:
             raise Fault(request.error)
         if request.result is not None:
-            self._take(o, request.result, request.where.start)
+            self._take(o, request.result, request.first)
 
     def _give(self, o: SimpleNamespace) -> Payload:
-        """Return the whole as this tile sees it; of an all-gather only its share counts."""
+        """Return what this tile gives: the whole, or of an all-gather its share."""
+        units = slice(0, o.count)
+        if o.kind is Collective.ALL_GATHER:
+            units = share(o.count, self.number, self.network.tiles)
+        count = units.stop - units.start
         if o.place is Place.MEMORY:
-            address = (o.address + o.address_offset) & WORD
-            data = self.memory.load(_word_address(address), 4 * o.count)
-            return Payload(data.view(np.uint32)[:, None].copy(), np.zeros(o.count))
-        return self._payload(o.source, o.offset, o.place, o.count, o.kind is Collective.ALL_GATHER)
-
-    def _payload(
-        self, register: int, offset: int, place: Place, count: int, partial: bool = False
-    ) -> Payload:
-        """Return units of a register; if `partial`, some of them may be undefined."""
-        size, start = _units(place, offset)
-        where = slice(start, start + size * count)
-        if where.stop > self.vectors.length:
-            raise Fault(
-                f"v{register} has {self.vectors.length} words, {size * count} from {start} "
-                "are wanted"
-            )
-        words = self.vectors.words[register, where].reshape(count, size).copy()
-        kinds = self.vectors.kinds[register, where].reshape(count, size)
-        if place is Place.WORDS:
-            if not partial:
-                self.vectors.read_words(register, np.array([start]), count)
-            return Payload(words, kinds.copy())
-        scales = self.vectors.scales[register, offset : offset + count, None]
-        if not partial:
-            for block in range(offset, offset + count):
-                self.vectors.block_format(register, block)
-        return Payload(words, np.concatenate([kinds, scales], axis=1))
+            address = _aligned(o.address + o.address_offset + 4 * units.start)
+            return Payload.of_words(self.memory.load(address, 4 * count).view(np.uint32))
+        return self._payload(o, count, units.start)
 
     def _take(self, o: SimpleNamespace, payload: Payload, first: int) -> None:
         """Write units from the whole's unit `first` on to where they belong."""
         if o.place is Place.MEMORY:
-            address = (o.result + o.result_offset + 4 * first) & WORD
-            self.memory.store(_word_address(address), payload.words)
-            return
-        self._put(o.to, o.result_slot, o.place, payload, first, o.into)
-
-    def _put(
-        self, register: int, offset: int, place: Place, payload: Payload, first: int, into: bool
-    ) -> None:
-        if not into:
-            self.vectors.fresh(register)
-        size, start = _units(place, offset)
-        where = slice(start + size * first, start + size * (first + len(payload)))
-        if where.stop > self.vectors.length:
-            raise Fault(f"v{register} has {self.vectors.length} words, {where.stop} are wanted")
-        self.vectors.words[register, where] = payload.words.reshape(-1)
-        if place is Place.WORDS:
-            self.vectors.kinds[register, where] = 1
+            address = _aligned(o.result + o.result_offset + 4 * first)
+            self.memory.store(address, payload.words)
         else:
-            self.vectors.kinds[register, where] = payload.extra[:, :-1].reshape(-1)
-            blocks = slice(offset + first, offset + first + len(payload))
-            self.vectors.scales[register, blocks] = payload.extra[:, -1]
+            self._put(o, o.result_slot, payload, first)
+
+    def _payload(self, o: SimpleNamespace, count: int, first: int = 0) -> Payload:
+        """Return units of a register."""
+        if o.place is Place.BLOCKS:
+            return Payload(*self.vectors.copy_blocks(o.source, o.offset + first, count))
+        start = np.array([SLOT * o.offset + first])
+        return Payload.of_words(self.vectors.read_words(o.source, start, count))
+
+    def _put(self, o: SimpleNamespace, offset: int, payload: Payload, first: int = 0) -> None:
+        """Write units to a register."""
+        if not o.into:
+            self.vectors.fresh(o.to)
+        if o.place is Place.BLOCKS:
+            self.vectors.paste_blocks(o.to, offset + first, payload.words, payload.about)
+        else:
+            start = np.array([SLOT * offset + first])
+            self.vectors.write_words(o.to, start, payload.words.reshape(1, -1))
 
     def _send(self, o: SimpleNamespace) -> None:
-        payload = self._payload(o.source, o.offset, o.place, o.count)
-        self.network.send(o.tile, Message(self.number, o.tag, o.place, payload))
+        _check_message(o)
+        self.network.send(o.tile, Message(self.number, o.tag, o.place, self._payload(o, o.count)))
 
     def _receive(self, o: SimpleNamespace) -> Waiting:
-        while (message := self.network.receive(self.number, o)) is None:
+        _check_message(o)
+        while (message := self.network.find(self.number, o)) is None:
             source = "any tile" if o.any_tile else f"tile {o.tile}"
             yield f"a message from {source}" + ("" if o.any_tag else f" with tag {o.tag}")
         if (message.place, len(message.payload)) != (o.place, o.count):
             raise Fault(
                 f"The message from tile {message.source} has {len(message.payload)} "
-                f"{Place(message.place).name.lower()}, {o.count} {o.place.name.lower()} are wanted"
+                f"{message.place.name.lower()}, {o.count} {o.place.name.lower()} are wanted"
             )
-        self._put(o.to, o.offset, o.place, message.payload, 0, o.into)
+        self._put(o, o.offset, message.payload)
         if o.any_tile or o.any_tag:
             envelope = np.array([message.source, message.tag], np.uint32)
             self.rows.write(o.envelope, np.arange(2), envelope)
+        self.network.take(self.number, message)
 
     def _remote(self, o: SimpleNamespace) -> None:
         self.network.check_tile(o.tile)
-        address = _word_address((o.address + o.address_offset) & WORD)
+        address = _aligned(o.address + o.address_offset)
         words = self.peers[o.tile].memory.load(address, 4 * o.count).view(np.uint32)
         if not o.into:
             self.vectors.fresh(o.to)
         self.vectors.write_words(o.to, np.array([SLOT * o.offset]), words[None])
 
 
-def _units(place: Place, offset: int) -> tuple[int, int]:
-    """Return the words of a unit, and the first word of a run of units."""
-    return (1, SLOT * offset) if place is Place.WORDS else (BLOCK_WORDS, BLOCK_WORDS * offset)
+def _check_message(o: SimpleNamespace) -> None:
+    if o.place is Place.MEMORY:
+        raise Fault("place is memory, messages hold words or blocks")
 
 
-def _word_address(address: int) -> int:
+def _aligned(address: int, size: int = 4) -> int:
     address &= WORD
-    if address % 4:
-        raise Fault(f"Address {address:#x} is no multiple of 4")
+    if address % size:
+        raise Fault(f"Address {address:#x} is no multiple of {size}")
     return address

@@ -10,10 +10,10 @@ import numpy as np
 
 from gen.quantise import quantise
 from rtl.core.isa import SLOT, Function, Operand, Output, Reduction, Rule, Select, Step
-from rtl.formats import BLOCK, Format, ScaleRule
+from rtl.formats import BLOCK, SCALE_NAN, Format, ScaleRule
 from sim.golden import elementary, formulas, fp32
 from sim.golden.formats import fold_scale
-from sim.interpreter.errors import Fault
+from sim.interpreter.errors import Fault, check_apart
 from sim.interpreter.registers import RowRegisters, VectorRegisters
 from sim.interpreter.rows import Rows
 
@@ -45,6 +45,9 @@ _VECTOR_ROWS = {
     Operand.VECTOR_TOKEN: "token",
 }
 
+_SUMS = (Reduction.SUM, Reduction.SQUARES)
+_ROTATIONS = (*_VECTOR_ROWS, Operand.VECTOR_ONE)
+
 
 class VectorUnit:
     """One pass over rows of vector registers.
@@ -63,8 +66,11 @@ class VectorUnit:
         rows = Rows.of(o)
         if o.first % BLOCK:
             raise Fault(f"first is {o.first}, it must be a multiple of {BLOCK}")
-        if o.a_row or o.output is Output.ROW:
-            _one_column(o)
+        if (o.a_row or o.output is Output.ROW) and o.columns != 1:
+            raise Fault(f"columns is {o.columns}, of a row register it must be 1")
+        if o.output in _FORMATS and not o.columns:
+            raise Fault("columns is 0, of blocks it must be at least 1")
+        self._check_destinations(o)
         x = self._first_operand(o, rows)
         x = self._step(o, rows, x, "b")
         x = self._step(o, rows, x, "c")
@@ -85,8 +91,24 @@ class VectorUnit:
         self._reduce(o, rows, x, inside)
         self._write(o, rows, x)
 
+    def _check_destinations(self, o: SimpleNamespace) -> None:
+        vectors, rows = {}, {}
+        if o.output is Output.ROW:
+            rows["to"] = o.to
+        elif o.output is not Output.NONE:
+            vectors["to"] = o.to
+        if o.maximal and o.output in _FORMATS:
+            rows["maxima"] = o.maxima
+        if o.suspend and o.reduction in _SUMS:
+            vectors["partials"] = o.partials
+        elif o.reduction is not Reduction.NONE:
+            rows["total"] = o.total
+        check_apart("v", **vectors)
+        check_apart("r", **rows)
+
     def topk(self, o: SimpleNamespace) -> None:
         """Execute `topk`."""
+        check_apart("v", indices=o.indices, values=o.values)
         rows = Rows(o.rows, 1, False, 0)
         starts = SLOT * (o.a_offset + o.a_stride * rows.index)
         column = np.arange(o.columns)
@@ -124,25 +146,37 @@ class VectorUnit:
         step: Step = getattr(o, f"{which}_step")
         if step is Step.NONE:
             return x
-        columns = o.columns
         if step in _ROTATE:
             if which != "c":
                 raise Fault(f"{which}_step is {step.name.lower()}, only c_step may be that")
-            columns = SLOT * -(-o.columns // SLOT) + o.columns
-        y = self._operand(o, rows, which, columns)
+            return self._rotate(o, rows, x)
+        y = self._operand(o, rows, which)
         if step in _LDEXP:
             scales = y.view(np.uint32)
-            if (scales > 255).any():
-                raise Fault(f"{which} holds {scales.max()}, scale bytes are 0 to 255")
+            if (scales > SCALE_NAN).any():
+                raise Fault(f"{which} holds {scales.max()}, scales are 0 to {SCALE_NAN}")
             return fold_scale(x, scales.astype(np.uint8), _LDEXP[step])
-        if step in _ROTATE:
-            return _rotate(x, y, step)
         if step is Step.TAKE:
             return np.broadcast_to(fp32.flush(y), x.shape)
         return _ARITHMETIC[step](x, y)
 
-    def _operand(self, o: SimpleNamespace, rows: Rows, which: str, columns: int) -> fp32.Floats:
-        """Return y of a step, which broadcasts to [rows, columns]."""
+    def _rotate(self, o: SimpleNamespace, rows: Rows, x: fp32.Floats) -> fp32.Floats:
+        """Return ``x * C + partner * S``."""
+        if o.c_operand not in _ROTATIONS:
+            raise Fault(f"c_operand is {o.c_operand.name.lower()}, rotation takes a vector")
+        if o.columns % 2:
+            raise Fault(f"columns is {o.columns}, rotation takes an even number")
+        column = np.arange(o.columns)
+        if o.c_step is Step.ROTATE_ADJACENT:
+            partner = x[:, column ^ 1]
+        else:
+            partner = x[:, (column + o.columns // 2) % max(o.columns, 1)]
+        c = self._operand(o, rows, "c")
+        s = self._operand(o, rows, "c", behind=-(-o.columns // SLOT))
+        return fp32.add(fp32.mul(x, c), fp32.mul(partner, s))
+
+    def _operand(self, o: SimpleNamespace, rows: Rows, which: str, behind: int = 0) -> fp32.Floats:
+        """Return y of a step, which broadcasts to [rows, columns]; so many slots behind it."""
         operand: Operand = getattr(o, f"{which}_operand")
         register, value, stride = (
             getattr(o, name) for name in (which, f"{which}_value", f"{which}_stride")
@@ -150,10 +184,11 @@ class VectorUnit:
         if operand is Operand.CONSTANT:
             return _constant(value)
         if operand is Operand.VECTOR_ONE:
-            return self.vectors.floats(register, np.array([SLOT * value]), columns)
+            return self.vectors.floats(register, np.array([SLOT * (value + behind)]), o.columns)
         if operand in _VECTOR_ROWS:
             row = getattr(rows, _VECTOR_ROWS[operand])
-            return self.vectors.floats(register, SLOT * (value + stride * row), columns)
+            starts = SLOT * (value + behind + stride * row)
+            return self.vectors.floats(register, starts, o.columns)
         place = {
             Operand.ROW: rows.places(value, stride),
             Operand.ROW_HEAD: value + rows.head,
@@ -173,7 +208,7 @@ class VectorUnit:
             else:
                 start = np.full(len(rows), -np.inf, np.float32)
             seen = np.where(inside, x, np.float32(-np.inf))
-            total = fp32.maximum(start, fp32.reduce_max(seen)) if o.columns else start
+            total = fp32.maximum(start, fp32.reduce_max(seen)) if o.columns else fp32.flush(start)
             self.row_registers.write(o.total, places, total.view(np.uint32))
             return
         if o.reduction is Reduction.SQUARES:
@@ -202,11 +237,13 @@ class VectorUnit:
             self._quantise(o, rows, x)
 
     def _quantise(self, o: SimpleNamespace, rows: Rows, x: fp32.Floats) -> None:
+        if not o.into:
+            self.vectors.fresh(o.to)
+        if not len(rows):
+            return
         blocks = quantise(x, _FORMATS[o.output], _RULES[o.rule])
         if o.maximal:
             self._maxima(o, rows, blocks.maximum_scale.astype(np.uint32))
-        if not o.into:
-            self.vectors.fresh(o.to)
         self.vectors.write_blocks(o.to, o.offset + o.stride * rows.index, blocks)
 
     def _maxima(self, o: SimpleNamespace, rows: Rows, greatest: Any) -> None:
@@ -230,20 +267,3 @@ def _constant(bits: int) -> fp32.Floats:
 
 def _negated(y: fp32.Floats) -> fp32.Floats:
     return fp32.from_bits(fp32.to_bits(y) ^ np.uint32(0x80000000))
-
-
-def _rotate(x: fp32.Floats, coefficients: fp32.Floats, step: Step) -> fp32.Floats:
-    """Return ``x * C + partner * S``, C and S being runs of whole slots."""
-    columns = x.shape[1]
-    if columns % 2:
-        raise Fault(f"columns is {columns}, rotation takes an even number")
-    column = np.arange(columns)
-    adjacent = step is Step.ROTATE_ADJACENT
-    partner = x[:, column ^ 1 if adjacent else (column + columns // 2) % columns]
-    c, s = coefficients[..., :columns], coefficients[..., -columns:]
-    return fp32.add(fp32.mul(x, c), fp32.mul(partner, s))
-
-
-def _one_column(o: SimpleNamespace) -> None:
-    if o.columns != 1:
-        raise Fault(f"columns is {o.columns}, a row register has 1")
