@@ -83,8 +83,8 @@ further token.
 
 An instruction reads everything it reads before it writes anything, so a destination may be one of
 its sources; if it is, and `into` is set, at the same place (a shift within one register is
-unspecified). Several destinations are different registers. Registers must be written before they are
-read, as what they are read: words, or blocks of a format. `into` decides about the words of a
+unspecified). Several destinations are different registers. Registers must be written before they
+are read, as what they are read: words, or blocks of a format. `into` decides about the words of a
 destination vector register that the instruction does not write: with it they stay, without it they
 become undefined. That is what lets a destination be renamed, so `into` costs a wait for whoever
 still uses the register. The words of row registers that are not written always stay. Zero rows and
@@ -116,9 +116,9 @@ So a program must keep to these rules, counted from its start and by lines:
 3. what was written through L1 is not streamed, not even behind a fence;
 4. what was written past L1 is streamed only behind a `fence`.
 
-An `append` does not wait for streams before it. A stream that reads a line which a later instruction
-appends to may see it before or after, so what it makes of those bytes must not count: positions
-behind the range of `matrix`, or activations that are zero.
+An `append` does not wait for streams before it. A stream that reads a line to which a later
+instruction appends may see it before or after, so what it makes of those bytes must not count:
+positions behind the range of `matrix`, or activations that are zero.
 
 When a program starts, L1 is empty and everything that was stored before is in memory.
 
