@@ -1,0 +1,1 @@
+"""The device on the other side of the HBM bus: model, timing checker, images of its contents."""
