@@ -300,10 +300,12 @@ def run(
     with _progress().task("reading the model"):
         opened = open_model(model, formats, tokenizer)
     begun = running.Prompt.of(prompt, opened)
-    runner = make(opened.model, configuration)
+    # The last token that is added need not be appended.
+    positions = len(begun.tokens) + min(tokens, begun.room) - 1
+    runner = make(opened.model, configuration, positions)
     checked = None
     if check:
-        golden = make_golden(opened.model, configuration)
+        golden = make_golden(opened.model, configuration, positions)
         runner = checked = running.CheckedEngine(engine, runner, golden)
     choose = running.sampler(temperature, seed)
     generation = running.Generation(runner, begun, tokens, choose)
@@ -394,11 +396,13 @@ def program(
     """
     from gen.kernels.program import build
     from gen.models.library import open_model
-    from sim.model_info import program_facts
+    from sim.model_info import check_context, program_facts
 
     configuration = load(preset, config, settings or ())
     with _progress().task("reading the model"):
         opened = open_model(model, formats, tokenizer)
+    if context is not None:
+        check_context(opened.model, context)
     with _progress().task("writing the program"):
         built = build(opened.model, configuration, capacity=context)
     if listing:
@@ -443,6 +447,7 @@ def info(
     With a model: its shape, formats and size, what must move from memory for a token of it, the
     rate that this allows at 1 GHz, and the place it takes.
     """
+    from gen.models.errors import ModelError
     from sim.info import info as gather
 
     if schema:
@@ -452,6 +457,8 @@ def info(
     if model is not None:
         _model_info(model, tokenizer, formats, configuration, context, as_json)
         return
+    if context is not None or tokenizer is not None or formats:
+        raise ModelError("Formats, --context and --tokenizer are about a model; name one.")
     facts = gather(configuration)
     if as_json:
         _print_json(facts)
@@ -508,6 +515,8 @@ def _sentence(error: Exception) -> str:
         return str(error)  # Errors of our own are sentences already.
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}." if error.filename else f"{error.strerror}."
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory ({error})." if str(error) else "memory is exhausted."
     kind = type(error).__name__
     return f"internal error ({kind}: {error}); set JALAPENO_DEBUG=1 to see where."
 

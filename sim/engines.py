@@ -47,9 +47,11 @@ class GoldenEngine:
         Quantised.
     config
         Only its ``acc_bits`` matters.
+    positions
+        Tokens that will be appended at most; nothing depends on it.
     """
 
-    def __init__(self, model: Model, config: TileConfig) -> None:
+    def __init__(self, model: Model, config: TileConfig, positions: int | None = None) -> None:
         self._model, self._acc_bits, self._cache = model, config.acc_bits, Cache(model)
 
     def prefill(self, tokens: Sequence[int]) -> Floats:
@@ -74,6 +76,9 @@ class InterpreterEngine:
         Quantised.
     config
         Of the tile.
+    positions
+        Tokens that will be appended at most; memory is made for so many. By default as many as the
+        model takes.
 
     Raises
     ------
@@ -81,12 +86,12 @@ class InterpreterEngine:
         The model does not fit the tile.
     """
 
-    def __init__(self, model: Model, config: TileConfig) -> None:
+    def __init__(self, model: Model, config: TileConfig, positions: int | None = None) -> None:
         # Only who runs programs pays for importing what writes them.
         from gen.kernels.program import build
         from sim.session import Session
 
-        self._session = Session(build(model, config, logits=True))
+        self._session = Session(build(model, config, capacity=positions, logits=True))
 
     def prefill(self, tokens: Sequence[int]) -> Floats:
         """Append tokens and return the logits after the last."""
@@ -111,15 +116,18 @@ class InterpreterEngine:
 REFERENCE = "golden"
 """The engine that others are compared with."""
 
-ENGINES: dict[str, Callable[[Model, TileConfig], Engine]] = {
+Make = Callable[[Model, TileConfig, int], Engine]
+"""Makes an engine, for one sequence, of a quantised model, a configuration, and most positions."""
+
+ENGINES: dict[str, Make] = {
     REFERENCE: GoldenEngine,
     "interpreter": InterpreterEngine,
 }
-"""Makes an engine, by name; a factory that needs much imports it when it is called."""
+"""What makes an engine, by name; a factory that needs much imports it when it is called."""
 
 
-def find(name: str) -> Callable[[Model, TileConfig], Engine]:
-    """Return what makes an engine, for one sequence, of a quantised model and a configuration.
+def find(name: str) -> Make:
+    """Return what makes an engine of that name.
 
     Raises
     ------

@@ -36,8 +36,7 @@ def model_info(opened: Opened, config: TileConfig, context: int | None = None) -
     """
     model = opened.model
     context = min(64, model.context) if context is None else context
-    if not 1 <= context <= model.context:
-        raise ModelError(f"context is {context}; for {model.name} it must be 1 to {model.context}.")
+    check_context(model, context)
     return {
         "model": model.name,
         "shape": _shape(model),
@@ -47,6 +46,12 @@ def model_info(opened: Opened, config: TileConfig, context: int | None = None) -
         "decode": _decode(model, config, context),
         "placement": placement(model, config),
     }
+
+
+def check_context(model: Model, context: int) -> None:
+    """Raise `ModelError` unless a model has so many positions."""
+    if not 1 <= context <= model.context:
+        raise ModelError(f"context is {context}; for {model.name} it must be 1 to {model.context}.")
 
 
 def _shape(model: Model) -> dict[str, Any]:

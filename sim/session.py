@@ -23,8 +23,6 @@ class Session:
 
     Attributes
     ----------
-    length : int
-        Tokens in the cache. Setting it to less forgets the others.
     tile
         The tile.
     """
@@ -39,7 +37,7 @@ class Session:
             self.memory.poke(stored.map[name].address, data)
         self.memory.constant_end = self.memory.run(stored.constant_end, 0).start
         self.tile = Tile(config, self.memory)
-        self.length = 0
+        self._length = 0
         self._count = 0
         self._rows: fp32.Floats | None = None
 
@@ -69,11 +67,10 @@ class Session:
             raise ValueError(f"tokens has shape {array.shape}, it must be a row of at least one.")
         for token in array[(array < 0) | (array >= model.vocabulary)][:1]:
             raise ValueError(f"token is {token}, it must be 0 to {model.vocabulary - 1}.")
-        room = memory_map["mailbox"].size // 4 - TOKENS
-        limit = min(model.context, self.stored.capacity, room)
+        limit = self.stored.positions
         if self.length + array.size > limit:
             raise ValueError(
-                f"The sequence would have {self.length + array.size} tokens, the cache holds "
+                f"The sequence would have {self.length + array.size} tokens, there is room for "
                 f"{limit}."
             )
         mailbox = memory_map["mailbox"].address
@@ -81,7 +78,7 @@ class Session:
         self.memory.poke(mailbox + 4 * COUNT, np.uint32(array.size))
         self.memory.poke(mailbox + 4 * TOKENS, array.astype(np.uint32))
         run(self.tile, self.words)
-        self.length += array.size
+        self._length += array.size
         self._count = array.size
         if self.logits:
             size = array.size * model.vocabulary
@@ -89,6 +86,23 @@ class Session:
             self._rows = data.view(np.float32).reshape(array.size, -1).copy()
             return self._rows
         return self.next_token
+
+    @property
+    def length(self) -> int:
+        """Tokens in the cache; setting it to less forgets the others.
+
+        Raises
+        ------
+        ValueError
+            If fewer are held.
+        """
+        return self._length
+
+    @length.setter
+    def length(self, length: int) -> None:
+        if not 0 <= length <= self._length:
+            raise ValueError(f"length is {length}, it must be 0 to {self._length}.")
+        self._length = length
 
     @property
     def last_logits(self) -> fp32.Floats:

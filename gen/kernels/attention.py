@@ -8,7 +8,7 @@ from gen.kernels.stored import StoredAttention
 from gen.kernels.stretch import stretch_from, visible
 from gen.kernels.values import Blocks, Chunk, Kernel, Phases
 from rtl.core.fields import S
-from rtl.core.isa import SLOT, Output, Select, Step
+from rtl.core.isa import Output, Select, Step
 
 
 def attend(
@@ -37,7 +37,6 @@ def attend(
     a, cut = k.a, attention.heads
     writer = Passes(k, c, attention)
     seen = visible(a, c, window)
-    step = max(SLOT, k.plan.config.group_outputs)
     if attention.sinks is not None:
         for query in queries:
             writer.sinks[query.start] = a.rows.take()
@@ -63,7 +62,7 @@ def attend(
             with a.scalars(1) as (wanted,):
                 a.constant(wanted, token)
                 a.emit("bge", a=wanted, b=c.rows, target=behind)
-        stretch = stretch_from(a, c, cut, step, seen, token)
+        stretch = stretch_from(a, c, cut, seen, token)
         rows = writer.rows_of(stretch)
         everything = cut.positions >= k.stored.capacity
         if not everything:

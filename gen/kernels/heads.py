@@ -182,7 +182,7 @@ def _append_token(
 ) -> None:
     a = k.a
     shape, blocks = attention.shape, attention.heads.blocks
-    cache = k.stored.runs[0].layer.cache
+    cache = attention.cache
     words = 2 * blocks + 2
     with a.scalars(4) as (row, elements, scale, position):
         a.add(position, c.position, token)

@@ -59,7 +59,7 @@ class Passes:
     def __init__(self, k: Kernel, c: Chunk, attention: StoredAttention) -> None:
         self.k, self.c = k, c
         self.a, self.shape, self.cut = k.a, attention.shape, attention.heads
-        self.cache = k.stored.runs[0].layer.cache
+        self.cache = attention.cache
         self.sinks: dict[int, int] = {}
         """Row registers with the sinks of a group, by its first head."""
         self.scores = k.stored.map["scores"].address

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from gen.layout import ValueLayout, key_layout
 from gen.memory_map import DoesNotFit
 from gen.models.model import Attention, Linear, Model
-from rtl.config import TileConfig
+from gen.mx import MXTensor
+from rtl.config import ACCESS_BEATS, TileConfig
 from rtl.core.isa import BLOCK_WORDS, MASK_ROWS, SLOT
-from rtl.formats import BLOCK
+from rtl.formats import BLOCK, Format
+
+REGISTER_SLOTS = 128
+"""Slots of a vector register that programs use; fields that count slots reach twice as far."""
 
 
 def blocks_of(elements: int) -> int:
@@ -29,6 +35,8 @@ class Heads:
         Heads per vector register.
     pass_heads, pass_tokens
         Heads and tokens that go through the matrix engine together; the heads share keys.
+    step
+        Positions that begin together: whole groups of keys and of values, from an even beat on.
     positions
         Positions whose scores fit a register; more go through memory.
     """
@@ -38,6 +46,7 @@ class Heads:
     kv_heads: int
     pass_heads: int
     pass_tokens: int
+    step: int
     positions: int
 
     @property
@@ -76,8 +85,8 @@ class Plan:
 
     @property
     def registers(self) -> int:
-        """Words of a vector register."""
-        return self.config.vector_length
+        """Words of a vector register, as far as they are used."""
+        return min(self.config.vector_length, SLOT * REGISTER_SLOTS)
 
     @cached_property
     def columns(self) -> int:
@@ -133,11 +142,11 @@ class Plan:
             )
         planes = max(attention.queries.format.planes, attention.probabilities.format.planes)
         rows = config.lanes // planes
-        step = max(SLOT, config.group_outputs)
+        step = self._step(attention)
         if step > min(self.registers, BLOCK * config.act_blocks):
             raise DoesNotFit(
                 f"acc_depth·pseudo_channels is {config.group_outputs}; scores need vector "
-                f"registers of as many words, they have {self.registers}, and as many positions "
+                f"registers of {step} words, they have {self.registers}, and as many positions "
                 f"in act_blocks, which is {config.act_blocks}."
             )
         rows = min(rows, self.registers // step)
@@ -159,8 +168,45 @@ class Plan:
             min(attention.kv_heads, per_register),
             pass_heads,
             pass_tokens,
+            step,
             positions,
         )
+
+    def _step(self, attention: Attention) -> int:
+        """Return `Heads.step`: a stream begins at an even beat, a group may have an odd number."""
+        config = self.config
+        group = config.group_outputs
+        keys = key_layout(
+            group,
+            attention.head,
+            attention.keys.format,
+            pseudo_channels=config.pseudo_channels,
+            acc_depth=config.acc_depth,
+        ).group_beats(group)
+        values = ValueLayout(BLOCK, attention.values.format, config.pseudo_channels).group_beats
+        step = max(BLOCK, group)
+        odd = step // group * keys.total % ACCESS_BEATS or step // BLOCK * values % ACCESS_BEATS
+        return step * ACCESS_BEATS if odd else step
+
+
+def check_engine(config: TileConfig, model: Model) -> None:
+    """Raise `DoesNotFit` if the matrix engine lacks what a model's products need."""
+    if model.layers and not config.transposer:
+        raise DoesNotFit("transposer is false; attention needs one, for V.")
+    for name, fmt in _operands(model):
+        if fmt not in config.element_formats:
+            raise DoesNotFit(f"formats is {config.formats}; {model.name} has {name} in {fmt}.")
+
+
+def _operands(model: Model) -> Iterator[tuple[str, Format]]:
+    """Yield every operand of the matrix engine, and its format."""
+    for linear in linears(model):
+        yield "inputs", linear.activation.format
+        if isinstance(linear.weights, MXTensor):
+            yield "weights", linear.weights.format
+    for layer in model.layers:
+        for name in ("queries", "keys", "values", "probabilities"):
+            yield name, getattr(layer.attention, name).format
 
 
 def most_tokens(config: TileConfig, model: Model) -> int:

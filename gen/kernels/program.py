@@ -16,7 +16,7 @@ from gen.kernels.attention import self_attention
 from gen.kernels.feed_forward import feed_forward
 from gen.kernels.heads import load_rotation
 from gen.kernels.linear import add_to_stream, multiply, norm, product, sum_squares
-from gen.kernels.plan import Plan, most_tokens
+from gen.kernels.plan import Plan, check_engine, most_tokens
 from gen.kernels.router import check_router
 from gen.kernels.storage import store
 from gen.kernels.stored import COUNT, POSITION, RESULT, TOKENS, Run, Stored, StoredLayer
@@ -92,11 +92,11 @@ def build(
     config
         Of the tile.
     capacity
-        Positions of the KV cache; by default the model's context.
+        Positions of the KV cache, 1 or more; by default, and at most, the model's context.
     logits
         Write logits of all tokens, not only the next token.
     tokens
-        Rows of a chunk; by default as many as matrix engine and registers take.
+        Rows of a chunk, at most; by default as many as matrix engine and registers take.
     chunks
         Chunks in flight, 1 or 2; fewer if registers do not suffice.
     memory
@@ -106,8 +106,19 @@ def build(
     ------
     DoesNotFit
         If the model does not fit the tile.
+    ValueError
+        If capacity, tokens or chunks is out of range.
     """
-    most = most_tokens(config, model) if tokens is None else tokens
+    if capacity is not None and capacity < 1:
+        raise ValueError(f"capacity is {capacity}, it must be at least 1.")
+    if tokens is not None and tokens < 1:
+        raise ValueError(f"tokens is {tokens}, it must be at least 1.")
+    if chunks not in (1, 2):
+        raise ValueError(f"chunks is {chunks}, it must be 1 or 2.")
+    check_engine(config, model)
+    most = most_tokens(config, model)
+    if tokens is not None:
+        most = min(most, tokens)
     failure: ValueError | None = None
     plan = Plan(config, most)
     for rows in range(most, 0, -1):
@@ -116,7 +127,7 @@ def build(
                 plan = Plan(config, rows)
                 for layer in model.layers:
                     if layer.feed_forward.router is not None:
-                        check_router(layer.feed_forward.router, plan.registers, rows)
+                        check_router(layer.feed_forward.router, plan)
                 limit = min(capacity or model.context, model.context)
                 stored = store(plan, model, capacity, memory, limit if logits else 0)
                 writer = _Writer(stored, logits)

@@ -9,12 +9,13 @@ import numpy as np
 
 from gen.assembler import Assembler
 from gen.kernels.linear import product
+from gen.kernels.plan import Plan
 from gen.kernels.stored import StoredRouter
 from gen.kernels.values import Blocks, Chunk, Kernel, Phases, slots
 from gen.memory_map import DoesNotFit
 from gen.models.model import Router, RouterKind
 from rtl.core.fields import S
-from rtl.core.isa import SLOT, Function, Operand, Output, Reduction, Step
+from rtl.core.isa import MASK_SLOTS, SLOT, Function, Operand, Output, Reduction, Step
 
 TINY = np.float32(1e-20)
 """What keeps the weights of vanishing sigmoids finite."""
@@ -411,17 +412,28 @@ def _among_groups(
     a.vectors.give(ordered)
 
 
-def check_router(router: Router, registers: int, tokens: int) -> None:
+def check_router(router: Router, plan: Plan) -> None:
     """Raise `DoesNotFit` unless a router's groups can be told apart in one register."""
-    size = router.linear.shape[0] // router.groups
-    wanted = tokens * router.groups * slots(size)
-    if wanted * SLOT > registers:
+    experts, groups, tokens = router.linear.shape[0], router.groups, plan.tokens
+    size = experts // groups
+    wanted = tokens * groups * slots(size)
+    if wanted * SLOT > plan.registers:
         raise DoesNotFit(
-            f"Logits of {router.linear.shape[0]} experts in {router.groups} groups for {tokens} "
-            f"tokens take {wanted * SLOT} words, a vector register has {registers}."
+            f"Logits of {experts} experts in {groups} groups for {tokens} "
+            f"tokens take {wanted * SLOT} words, a vector register has {plan.registers}."
         )
-    if router.groups > 1 and size > SLOT and size % SLOT:
+    if groups > 1 and tokens * groups > plan.config.row_length:
         raise DoesNotFit(
-            f"groups is {router.groups}; groups of more than {SLOT} experts must be multiples of "
+            f"groups is {groups}; scores of the groups of {tokens} tokens need row registers of "
+            f"{tokens * groups} words, they have {plan.config.row_length}."
+        )
+    if groups > 1 and groups * slots(size) > MASK_SLOTS:
+        raise DoesNotFit(
+            f"groups is {groups}; groups of {size} experts take {groups * slots(size)} slots, a "
+            f"mask has {MASK_SLOTS}."
+        )
+    if groups > 1 and size > SLOT and size % SLOT:
+        raise DoesNotFit(
+            f"groups is {groups}; groups of more than {SLOT} experts must be multiples of "
             f"{SLOT}, these have {size}."
         )

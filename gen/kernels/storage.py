@@ -108,7 +108,9 @@ def head_parts(heads: int, head: int, per_register: int) -> list[tuple[int, int]
     ]
 
 
-def _store_attention(plan: Plan, blob: _Blob, attention: Attention, windowed: bool) -> Any:
+def _store_attention(
+    plan: Plan, blob: _Blob, attention: Attention, windowed: bool, cache: StoredCache
+) -> StoredAttention:
     cut = plan.heads(attention)
     unit = plan.columns // BLOCK
     head = attention.head
@@ -129,11 +131,26 @@ def _store_attention(plan: Plan, blob: _Blob, attention: Attention, windowed: bo
         ),
         heads=cut,
         sinks=None if attention.sinks is None else blob.add(attention.sinks),
-        window=blob.add(np.uint32(UNLIMITED if attention.window is None else attention.window))
-        if windowed
-        else None,
+        window=blob.add(_window(attention)) if windowed else None,
+        cache=cache,
         shape=attention,
     )
+
+
+def _window(attention: Attention) -> np.uint32:
+    """Return a window in which no number of positions is too large for an instruction."""
+    window = UNLIMITED if attention.window is None else attention.window
+    return np.uint32(min(max(window, 0), UNLIMITED))
+
+
+def _numbers(layer: Layer) -> tuple[Any, ...]:
+    """Return the numbers of a layer that are part of its program."""
+    attention, router = layer.attention, layer.feed_forward.router
+    operands = (attention.queries, attention.keys, attention.values, attention.probabilities)
+    shape = (attention.heads, attention.kv_heads, attention.head, attention.scale, *operands)
+    if router is None:
+        return shape
+    return (*shape, router.kind, router.top_k, router.groups, router.top_groups, router.scale)
 
 
 def _store_expert(plan: Plan, blob: _Blob, expert: Expert) -> StoredExpert:
@@ -207,12 +224,12 @@ def _store_layer(
 ) -> tuple[StoredLayer, Bytes]:
     blob = _Blob(plan.config)
     attention_norm = blob.add(layer.attention_norm)
-    attention = _store_attention(plan, blob, layer.attention, windowed)
+    cache = _store_cache(plan, layer.attention, capacity)
+    attention = _store_attention(plan, blob, layer.attention, windowed, cache)
     feed_forward_norm = blob.add(layer.feed_forward_norm)
     feed_forward = _store_feed_forward(plan, blob, layer.feed_forward)
-    cache = _store_cache(plan, layer.attention, capacity)
     stored = StoredLayer(
-        attention_norm, attention, feed_forward_norm, feed_forward, blob.size, cache
+        attention_norm, attention, feed_forward_norm, feed_forward, blob.size, _numbers(layer)
     )
     return stored, blob.bytes()
 
@@ -308,12 +325,14 @@ def store(
         else:
             spans.append([index])
 
-    if model.context > UNLIMITED:
-        raise DoesNotFit(f"The context is {model.context}; programs take at most {UNLIMITED}.")
+    if positions > UNLIMITED:
+        raise DoesNotFit(f"The context is {positions}; programs take at most {UNLIMITED}.")
     if model.head.bias is not None:
         raise DoesNotFit("The head has a bias, which an argmax in the drain cannot add.")
     if len({(layer.cache.keys, layer.cache.values) for layer, _ in stored}) > 1:
-        raise DoesNotFit("Layers differ in their heads or in the formats of keys and values.")
+        raise DoesNotFit(
+            "Layers differ in the elements of a head or in the formats of keys and values."
+        )
     constant("embedding", pack_table(config, model.embedding), "a row per token")
     constant("rope", rope_rows(model)[:positions], "cosines and sines, a row per position")
     if stored:
@@ -330,13 +349,14 @@ def store(
     constant("norm", model.norm, "weight of the last norm")
     blob = _Blob(config)
     width = plan.registers // plan.tokens // BLOCK * BLOCK
+    unit = plan.columns // BLOCK  # refuses registers that are too short for any width
     vocabulary = model.vocabulary
     pieces = (
         [(start, min(width, vocabulary - start)) for start in range(0, vocabulary, width)]
         if logits
         else [(0, vocabulary)]
     )
-    head = store_linear(plan, blob, model.head, pieces, plan.columns // BLOCK)
+    head = store_linear(plan, blob, model.head, pieces, unit)
     constant("head", blob.bytes(), "gives the logits")
 
     memory_map.add("mailbox", 4 * (TOKENS + positions), "what the host asks for and gets")
@@ -363,6 +383,7 @@ def store(
         runs,
         head,
         row_bytes(config, model.embedding),
+        positions,
         capacity,
         contents,
     )

@@ -7,6 +7,7 @@ register: addresses in a `StoredLayer` are offsets from the layer's first byte.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from gen.kernels.plan import Heads, Plan, blocks_of
 from gen.layout import ValueLayout, WeightLayout
@@ -90,6 +91,8 @@ class StoredAttention:
         Where the sinks are.
     window
         Where the window is, a word; None if no layer of this shape has one.
+    cache
+        Where its keys and values are.
     shape
         The layer itself, for its numbers; its matrices and window are those of the first layer.
     """
@@ -101,6 +104,7 @@ class StoredAttention:
     heads: Heads
     sinks: int | None
     window: int | None
+    cache: StoredCache
     shape: Attention = field(compare=False)
 
 
@@ -148,14 +152,31 @@ class StoredFeedForward:
 
 @dataclass(frozen=True)
 class StoredLayer:
-    """A layer in memory."""
+    """A layer in memory.
+
+    Attributes
+    ----------
+    attention_norm, feed_forward_norm
+        Where the weights of its norms are.
+    attention, feed_forward
+        Its halves.
+    bytes
+        All of it, the KV cache apart.
+    numbers
+        What programs for it hold beside addresses, such as the scale of scores.
+    """
 
     attention_norm: int
     attention: StoredAttention
     feed_forward_norm: int
     feed_forward: StoredFeedForward
     bytes: int
-    cache: StoredCache
+    numbers: tuple[Any, ...]
+
+    @property
+    def cache(self) -> StoredCache:
+        """Its KV cache."""
+        return self.attention.cache
 
 
 @dataclass(frozen=True)
@@ -222,8 +243,10 @@ class Stored:
         The head; offsets count from the region of that name.
     embedding_bytes
         Bytes of an embedding.
+    positions
+        Positions that a sequence may have: tables and mailbox are made for so many.
     capacity
-        Positions the KV cache holds.
+        Positions the KV cache holds; at least as many, in whole groups.
     contents
         Bytes of the regions that do not change, by name.
     """
@@ -234,6 +257,7 @@ class Stored:
     runs: tuple[Run, ...]
     head: StoredLinear
     embedding_bytes: int
+    positions: int
     capacity: int
     contents: dict[str, Bytes]
 

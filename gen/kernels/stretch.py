@@ -45,7 +45,7 @@ class Stretch:
     lo, hi
         What token 0 sees; one more for each further token.
     start, span
-        First position, a multiple of a group of keys, and how many.
+        First position, a multiple of `Heads.step`, and how many.
     """
 
     rows: S
@@ -77,17 +77,13 @@ def visible(a: Assembler, c: Chunk, window: S | None) -> Visible:
     return Visible(window, hi)
 
 
-def stretch_from(
-    a: Assembler, c: Chunk, cut: Heads, step: int, seen: Visible, token: int
-) -> Stretch:
+def stretch_from(a: Assembler, c: Chunk, cut: Heads, seen: Visible, token: int) -> Stretch:
     """Write what a pass sees.
 
     Parameters
     ----------
     a, c, cut
         Where to write, the chunk, and how its heads are cut.
-    step
-        Positions that begin together, a power of two.
     seen
         What the chunk sees.
     token
@@ -111,7 +107,7 @@ def stretch_from(
         a.add(last, span, -1)
         a.emit("min", to=start, a=lo, b=last)
     a.emit("max", to=start, a=start, b=0)
-    a.emit("and", to=start, a=start, b=-step)
+    a.emit("and", to=start, a=start, b=-cut.step)
     a.emit("sub", to=span, a=span, b=start)
     return Stretch(rows, lo, hi, start, span)
 

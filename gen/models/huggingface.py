@@ -283,7 +283,10 @@ class _Shards(Mapping[str, NDArray[Any]]):
     def __init__(self, directory: Path) -> None:
         index = directory / "model.safetensors.index.json"
         if index.exists():
-            names = set(_json(index).get("weight_map", {}).values())
+            files = _json(index).get("weight_map")
+            if not isinstance(files, dict) or not all(isinstance(f, str) for f in files.values()):
+                raise ModelError(f"{index.name} has no weight_map from tensors to files.")
+            names = set(files.values())
             paths = [directory / name for name in sorted(names)]
         else:
             paths = sorted(directory.glob("*.safetensors"))

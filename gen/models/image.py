@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -97,6 +98,10 @@ def save(path: Path, model: Model, tokenizer: Tokenizer | None, formats: ModelFo
         new = Path(directory) / path.name
         # One entry only: the library writes several in an order that changes from run to run.
         safetensors.numpy.save_file(arrays, new, metadata={_KEY: _json(facts)})
+        # The library lets nobody else read the file; it should be like any other.
+        ordinary = Path(directory) / "ordinary"
+        ordinary.touch()
+        shutil.copymode(ordinary, new)
         new.replace(path)
     return facts["hash"]
 

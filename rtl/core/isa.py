@@ -39,6 +39,9 @@ BLOCK_WORDS = 8
 MASK_ROWS = 32
 """Rows a mask has bits for."""
 
+MASK_SLOTS = 32
+"""Slots a mask of `topk` has bits for."""
+
 
 class MatrixFormat(Choice):
     """Element format of a matrix operand."""

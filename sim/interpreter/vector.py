@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gen.quantise import quantise
-from rtl.core.isa import SLOT, Function, Operand, Output, Reduction, Rule, Select, Step
+from rtl.core.isa import MASK_SLOTS, SLOT, Function, Operand, Output, Reduction, Rule, Select, Step
 from rtl.formats import BLOCK, SCALE_NAN, Format, ScaleRule
 from sim.golden import elementary, formulas, fp32
 from sim.golden.formats import fold_scale
@@ -32,9 +32,6 @@ _FUNCTIONS: dict[Function, Callable[[fp32.Floats], fp32.Floats]] = {
     Function.RSQRT: elementary.rsqrt,
     Function.SIGMOID: formulas.sigmoid,
 }
-MASK_SLOTS = 32
-"""Slots a mask of `topk` has bits for."""
-
 _FORMATS = {Output.MXFP4: Format.MXFP4, Output.MXINT8: Format.MXINT8}
 _LDEXP = {Step.LDEXP_MXFP4: Format.MXFP4, Step.LDEXP_MXINT8: Format.MXINT8}
 _RULES = {Rule.FLOOR: ScaleRule.FLOOR, Rule.CEIL: ScaleRule.CEIL}

@@ -254,6 +254,9 @@ def test_errors_of_tools_and_of_the_program_show_no_traceback(jalapeno: Run, mon
 
     use_bench(monkeypatch, lambda *_: raise_(ToolError("no C++ compiler: install one")))
     assert jalapeno("bench", "fake")[0::2] == (2, "jalapeno: no C++ compiler: install one\n")
+    use_bench(monkeypatch, lambda *_: raise_(MemoryError("Unable to allocate 75 GiB")))
+    sentence = "jalapeno: there is not enough memory (Unable to allocate 75 GiB).\n"
+    assert jalapeno("bench", "fake")[0::2] == (2, sentence)
     use_bench(monkeypatch, lambda *_: raise_(KeyError("x")))
     status, _, err = jalapeno("bench", "fake")
     assert status == cli.REFUSED

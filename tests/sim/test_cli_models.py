@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 
 TEXT = "Alice was"
 
+INTERPRETER = ["run", "glassllm", "--prompt", TEXT, "--engine", "interpreter"]
+
 
 @pytest.fixture
 def model(tmp_path) -> str:
@@ -73,8 +75,8 @@ def test_formats_change_the_logits(jalapeno: Run, monkeypatch) -> None:
     seen = []
 
     class Watched(engines.GoldenEngine):
-        def __init__(self, model, config) -> None:
-            super().__init__(model, config)
+        def __init__(self, model, config, positions) -> None:
+            super().__init__(model, config, positions)
             seen.append(model)
 
     monkeypatch.setitem(engines.ENGINES, "watched", Watched)
@@ -228,6 +230,11 @@ def test_formats_are_explained(jalapeno: Run, command: str) -> None:
         (["run", "wrong"], "wrong/config.json is not JSON: "),
         (["info", "glassllm", "--context", "129"], "context is 129; for glassllm it must be 1 to"),
         (["info", "glassllm", "--set", "lanes=3"], "lanes is 3; it must be an even number from"),
+        (["program", "glassllm", "--context", "129"], "context is 129; for glassllm it must be"),
+        ([*INTERPRETER, "--set", "transposer=false"], "transposer is false; attention needs one"),
+        ([*INTERPRETER, "--set", "formats=mxfp4"], "formats is mxfp4; glassllm has inputs in mxi"),
+        (["info", "--context", "5"], "Formats, --context and --tokenizer are about a model; name"),
+        (["info", "--keys", "mxfp4"], "Formats, --context and --tokenizer are about a model; nam"),
         (["import", "glassllm"], "Missing option '--out'; see jalapeno --help."),
         (["import", "glassllm", "--out", "g.bin"], "The image cannot be g.bin; it must be a file"),
         (["import", "glassllm", "--out", "odd.bin/g.safetensors"], "odd.bin: File exists."),

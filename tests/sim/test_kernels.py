@@ -11,15 +11,20 @@ import pytest
 from gen.kernels.program import build
 from gen.memory_map import DoesNotFit
 from gen.models.model import Pairing, RouterKind
+from gen.models.precision import Precision
 from gen.mx import MXTensor
 from rtl.config import PRESETS
 from rtl.core.fields import S
 from rtl.core.isa import OPCODES
+from rtl.formats import Format, ScaleRule
 from sim.golden import moe
 from sim.golden.transformer import Cache, forward
 from sim.interpreter import ProgramError
 from sim.session import Session
 from tests.sim.cases import BASE, NANO, SMALL, Shape, bits, run_and_compare, tokens_for
+from tests.sim.golden import models
+
+CEIL = Precision(Format.MXINT8, ScaleRule.CEIL)
 
 CONFIGURATIONS = {
     "nano": NANO,
@@ -79,6 +84,26 @@ def test_scores_beyond_the_registers_go_through_memory(head, window):
     config = (BASE if head == 64 else NANO).replace(vector_bytes=16384 if head == 64 else 8192)
     session = run_and_compare(model, config, tokens_for(model, 150), [147, 1, 2])
     assert session.stored.runs[0].layer.attention.heads.positions == 64
+
+
+@pytest.mark.parametrize(
+    ("channels", "depth", "formats"),
+    [(2, 16, "mixed"), (4, 8, "mixed"), (8, 4, "mxint8"), (32, 1, "mxfp4")],
+)
+@pytest.mark.parametrize("window", [None, 40])
+def test_stretches_begin_at_even_beats_where_groups_are_odd(channels, depth, formats, window):
+    """32 keys take 17 or 33 beats here (or 32 values one), and a stretch starts behind them."""
+    shape = Shape(heads=(2, 1), windows=(window,), context=128, formats=formats)
+    model = shape.model(22)
+    config = SMALL.replace(
+        pseudo_channels=channels,
+        acc_depth=depth,
+        vector_bytes=8192,
+        stream_bytes=0,
+    )
+    session = run_and_compare(model, config, tokens_for(model, 100), [97, 2, 1])
+    heads = session.stored.runs[0].layer.attention.heads
+    assert (heads.step, heads.positions) == (64, 64)
 
 
 def test_memory_and_registers_give_the_same_bits():
@@ -160,6 +185,12 @@ def test_an_expert_that_several_tokens_want_is_streamed_once():
     assert together == session.tile.executed["matrix"] + 4
 
 
+@pytest.mark.parametrize("window", [1 << 19, 1 << 21, 1 << 40])
+def test_windows_of_any_size(window):
+    model = Shape(windows=(window, 3), layers=2).model(11)
+    run_and_compare(model, BASE, tokens_for(model, 9))
+
+
 def test_rows_that_see_nothing_are_zero():
     """A window of nothing masks every position of every row (burn 4694, iree 24175)."""
     for sinks in (False, True):
@@ -215,6 +246,67 @@ def test_wide_streams_and_long_rows_take_several_registers():
     assert len(session.stored.plan.block_parts(21, 1)) > 3
 
 
+def changed(model, part, **changes):
+    """Return the model with other numbers in the attention or the router of its last layer."""
+    *others, layer = model.layers
+    if part == "attention":
+        layer = replace(layer, attention=replace(layer.attention, **changes))
+    else:
+        network = layer.feed_forward
+        network = replace(network, router=replace(network.router, **changes))
+        layer = replace(layer, feed_forward=network)
+    return replace(model, layers=(*others, layer))
+
+
+@pytest.mark.parametrize(
+    ("part", "changes"),
+    [
+        ("attention", {"scale": np.float32(0.01)}),
+        ("attention", {"queries": CEIL}),
+        ("attention", {"keys": CEIL}),
+        ("attention", {"values": CEIL}),
+        ("attention", {"probabilities": CEIL}),
+        ("router", {"top_k": 1}),
+        ("router", {"scale": np.float32(1)}),
+        ("router", {"groups": 2, "top_groups": 1}),
+    ],
+)
+def test_layers_that_differ_in_a_number(part, changes):
+    """Their operands are stored alike, and yet they are no turns of one loop."""
+    shape = Shape(layers=3, experts=4, top_k=2, kind=RouterKind.SIGMOID, groups=(4, 2))
+    model = changed(shape.model(23), part, **changes)
+    session = run_and_compare(model, BASE, tokens_for(model, 12), [11, 1])
+    assert [run.count for run in session.stored.runs] == [2, 1]
+
+
+def test_layers_that_differ_in_heads():
+    """Two layers have caches of different sizes, and keys beyond the other's values."""
+    model = models.quantised("mixtral")
+    assert [layer.attention.kv_heads for layer in model.layers] == [1, 3]
+    run_and_compare(model, BASE, tokens_for(model, 20), [13, 7])
+
+
+@pytest.mark.parametrize("family", ["gptoss", "llama", "deepseek"])
+def test_every_family(family):
+    model = models.quantised(family)
+    run_and_compare(model, SMALL, tokens_for(model, 20), [13, 7])
+
+
+def test_models_without_layers():
+    """What does not fit is found without them as well: four rows of registers of 64 words."""
+    model = Shape(layers=0, context=8).model(24)
+    config = BASE.replace(vector_bytes=8192)
+    session = run_and_compare(model, config, tokens_for(model, 5))
+    assert session.stored.plan.tokens == 2
+
+
+def test_the_longest_registers():
+    """Their slots are more than the fields of instructions can count."""
+    model = Shape(layers=1, experts=3, top_k=2, context=40).model(25)
+    config = BASE.replace(vector_bytes=1 << 22, act_blocks=4096)
+    run_and_compare(model, config, tokens_for(model, 9), [8, 1])
+
+
 def test_streams_that_are_too_wide_are_refused():
     model = Shape(width=1600, layers=1, context=32).model(13)
     with pytest.raises(
@@ -262,6 +354,9 @@ def test_rejected_tokens_leave_no_trace():
     expected = forward(model, tokens, Cache(model))
     session = Session(build(model, SMALL, logits=True))
     session.append(tokens[:33])
+    for length in (-1, 34):
+        with pytest.raises(ValueError, match=rf"^length is {length}, it must be 0 to 33\.$"):
+            session.length = length
     session.append(tokens_for(model, 5, seed=9))
     session.length = 20
     session.append(tokens_for(model, 3, seed=10))
@@ -284,12 +379,27 @@ def test_requests_that_cannot_be_met_are_refused_and_change_nothing():
     first = session.append([1, 2, 3])
     with pytest.raises(ValueError, match=r"^token is 70, it must be 0 to 69\.$"):
         session.append([1, 70])
-    with pytest.raises(ValueError, match=r"^The sequence would have 33 tokens, the cache holds 32"):
+    with pytest.raises(
+        ValueError, match=r"^The sequence would have 33 tokens, there is room for 32"
+    ):
         session.append([1] * 30)
     with pytest.raises(ValueError, match="at least one"):
         session.append([])
     session.length = 0
     np.testing.assert_array_equal(bits(session.append([1, 2, 3])), bits(first))
+
+
+@pytest.mark.parametrize("capacity", [1, 4, 31, 33])
+def test_no_position_beyond_those_that_were_asked_for(capacity):
+    """Tables end there, though regions and the KV cache are rounded up."""
+    model = Shape(context=64).model(18)
+    config = BASE.replace(pseudo_channels=16, acc_depth=4, stream_bytes=0)
+    tokens = tokens_for(model, capacity)
+    session = run_and_compare(model, config, tokens, capacity=capacity)
+    with pytest.raises(
+        ValueError, match=rf"{capacity + 1} tokens, there is room for {capacity}\.$"
+    ):
+        session.append([1])
 
 
 @pytest.mark.parametrize(
@@ -298,11 +408,62 @@ def test_requests_that_cannot_be_met_are_refused_and_change_nothing():
         (PRESETS["slice"], r"^pseudo_channels is 6; programs need a power of two\.$"),
         (SMALL.replace(acc_depth=48), r"^acc_depth is 48; programs need a power of two\.$"),
         (SMALL.replace(acc_depth=1024), r"^acc_depth·pseudo_channels is 1024; scores need vector"),
+        (SMALL.replace(transposer=False), r"^transposer is false; attention needs one, for V\.$"),
+        (SMALL.replace(formats="mxfp4"), r"^formats is mxfp4; random has inputs in mxint8\.$"),
     ],
 )
 def test_tiles_that_run_no_programs_are_refused(config, sentence):
     with pytest.raises(DoesNotFit, match=sentence):
         build(Shape().model(), config)
+
+
+def test_an_engine_of_four_bits_runs_models_of_four_bits():
+    model = Shape(experts=3, top_k=2, formats="mxfp4").model(26)
+    run_and_compare(model, SMALL.replace(formats="mxfp4"), tokens_for(model, 9))
+
+
+@pytest.mark.parametrize(
+    ("experts", "groups", "sentence"),
+    [
+        (64, 64, r"^groups is 64; scores of the groups of 1 tokens need row registers of 64 words"),
+        (1024, 16, r"^groups is 16; groups of 64 experts take 32 slots, a mask has 16\.$"),
+    ],
+)
+def test_groups_that_do_not_fit_are_refused(experts, groups, sentence, monkeypatch):
+    monkeypatch.setattr("gen.kernels.router.MASK_SLOTS", 16)
+    shape = Shape(experts=experts, kind=RouterKind.SIGMOID, groups=(groups, 2), hidden=8, width=32)
+    with pytest.raises(DoesNotFit, match=sentence):
+        build(shape.model(), BASE.replace(vector_bytes=1 << 20))
+
+
+def test_tokens_of_a_chunk_shrink_for_the_scores_of_groups():
+    """Eight groups of DeepSeek-V3: at most four tokens fit a row register of 32 words."""
+    shape = Shape(
+        experts=32, top_k=3, kind=RouterKind.SIGMOID, groups=(8, 3), hidden=32, formats="mxfp4"
+    )
+    model = shape.model(27)
+    config = BASE.replace(vector_bytes=1 << 18)
+    session = run_and_compare(model, config, tokens_for(model, 12))
+    assert session.stored.plan.tokens == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"capacity": 0}, r"^capacity is 0, it must be at least 1\.$"),
+        ({"tokens": 0}, r"^tokens is 0, it must be at least 1\.$"),
+        ({"chunks": 3}, r"^chunks is 3, it must be 1 or 2\.$"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        build(Shape().model(), SMALL, **arguments)
+
+
+def test_more_tokens_than_the_engine_takes_are_fewer():
+    model = Shape().model(28)
+    session = run_and_compare(model, SMALL, tokens_for(model, 9), tokens=100)
+    assert session.stored.plan.tokens == 2
 
 
 def test_memory_that_is_too_small_is_refused_by_name_and_number():

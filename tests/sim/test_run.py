@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from gen.lookup import UnknownName
+from gen.memory_map import DoesNotFit
 from gen.models.errors import ModelError
 from gen.models.library import Opened, open_model
 from rtl.config import TileConfig
-from sim import engines
+from sim import cli, engines
 from sim.engines import GoldenEngine
 from sim.golden import transformer
 from sim.run import CheckedEngine, Generation, Mismatch, Prompt, greedy, sampler
+from tests.sim.cases import Shape
 
 CONFIG = TileConfig()
 
@@ -55,6 +57,51 @@ def test_golden_engine_gives_what_the_golden_model_does(opened):
     text = opened.tokenizer.decode([*prompt.tokens, *(token.number for token in tokens)])
     assert "Alice was" + "".join(token.text for token in tokens) + generation.rest == text
     assert generation.stopped == "count"
+
+
+def test_an_interpreted_tile_has_memory_for_what_is_asked_for():
+    """Logits of the whole context of this model are more than any tile can address."""
+    model = Shape(context=1 << 17, vocabulary=9000, width=32, hidden=32).model()
+    with pytest.raises(DoesNotFit, match=r"^logits needs [0-9,]+ bytes"):
+        engines.InterpreterEngine(model, CONFIG)
+    engine = engines.InterpreterEngine(model, CONFIG, 4)
+    golden = GoldenEngine(model, CONFIG, 4)
+    checker = CheckedEngine("interpreter", engine, golden)
+    checker.prefill([8999, 1, 2])
+    checker.decode(3)
+    with pytest.raises(
+        ValueError, match=r"^The sequence would have 5 tokens, there is room for 4\.$"
+    ):
+        engine.decode(4)
+
+
+def test_the_command_asks_for_what_it_needs(opened, monkeypatch):
+    asked = []
+
+    class Watched(GoldenEngine):
+        def __init__(self, model, config, positions):
+            super().__init__(model, config, positions)
+            asked.append((self, positions))
+
+    monkeypatch.setitem(engines.ENGINES, "watched", Watched)
+    for count in (1, 7, 1000):
+        with pytest.raises(SystemExit) as end:
+            cli.main(
+                [
+                    "run",
+                    "glassllm",
+                    "--prompt",
+                    "Alice",
+                    "--tokens",
+                    str(count),
+                    "--engine",
+                    "watched",
+                ]
+            )
+        assert end.value.code == 0
+    for engine, positions in asked:
+        assert engine._cache.layers[0].length <= positions <= opened.model.context
+    assert asked[1][0]._cache.layers[0].length == asked[1][1]
 
 
 def test_acc_bits_come_from_the_configuration(opened, monkeypatch):

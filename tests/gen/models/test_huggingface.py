@@ -345,6 +345,9 @@ def test_directories_that_are_refused(tmp_path):
     refused("m: model-00002-of-00002.safetensors is missing, which model.safetensors.index.json n")
     (path / "model.safetensors.index.json").write_text("[]")
     refused(r"index\.json is not a JSON object")
+    for text in ('{"weight_map": []}', '{"weight_map": {"x": 3}}', "{}"):
+        (path / "model.safetensors.index.json").write_text(text)
+        refused(r"model\.safetensors\.index\.json has no weight_map from tensors to files\.")
     (path / "model.safetensors.index.json").unlink()
     (path / "model-00001-of-00002.safetensors").unlink()
     refused("m: there is no .safetensors file.")

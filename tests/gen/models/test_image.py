@@ -111,6 +111,14 @@ def test_the_tokenizer_comes_back(tmp_path, kind):
     assert found.encode("a café") == tokenizer.encode("a café")
 
 
+def test_an_image_may_be_read_by_whom_any_file_may(tmp_path):
+    image.save(tmp_path / "m.safetensors", sample(), None, FORMATS[0])
+    (tmp_path / "other").touch()
+    modes = [path.stat().st_mode for path in tmp_path.iterdir()]
+    assert len(modes) == 2
+    assert len({*modes}) == 1
+
+
 def test_four_bits_take_four_bits(tmp_path):
     model = sample("llama")
     image.save(tmp_path / "m.safetensors", model, None, FORMATS[0])
