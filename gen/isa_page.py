@@ -120,7 +120,9 @@ An `append` does not wait for streams before it. A stream that reads a line to w
 instruction appends may see it before or after, so what it makes of those bytes must not count:
 positions behind the range of `matrix`, or activations that are zero.
 
-When a program starts, L1 is empty and everything that was stored before is in memory.
+Through L1, what instructions read and write is in program order, those of the scalar unit, of
+`load` and `store` and of `collective` alike. When a program starts, L1 is empty and everything that
+was stored before is in memory.
 
 ## Operands of `matrix`
 

@@ -486,6 +486,10 @@ def test_a_program_without_its_fence_is_stopped():
         session.append([1, 2, 3])
 
 
+LEAST_NOTICED = {"maxima_resume": 0.5, "last": 0.4, "into": 0.35, "resume": 0.4, "range_step": 0.2}
+"""Share of the changed instructions that show."""
+
+
 @pytest.mark.parametrize("field", ["maxima_resume", "last", "into", "resume", "range_step"])
 def test_one_wrong_field_is_noticed(field):
     """Each kind of mistake a kernel could make shows in some bit, or stops the program."""
@@ -496,11 +500,12 @@ def test_one_wrong_field_is_noticed(field):
     expected = bits(forward(model, tokens, Cache(model)))
     tile_program = build(model, config, logits=True)
     right = Session(tile_program).words
-    noticed = 0
+    noticed = tried = 0
     for line in tile_program.program.lines:
         values = line.instruction.values
         if line.instruction.name not in ("vector", "matrix") or not values.get(field):
             continue
+        tried += 1
         wrong = values[field] // 2 if type(values[field]) is int else 0
         changed = replace(line.instruction, values={**values, field: wrong}).words
         session = Session(tile_program)
@@ -510,7 +515,8 @@ def test_one_wrong_field_is_noticed(field):
             noticed += not np.array_equal(bits(session.append(tokens)), expected)
         except ProgramError:
             noticed += 1
-    assert noticed
+    # Code for chunks in flight or for rows that twenty tokens do not have changes nothing.
+    assert noticed >= LEAST_NOTICED[field] * tried
 
 
 def test_listing_and_map_are_readable():
