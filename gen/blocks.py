@@ -38,11 +38,25 @@ def _mac(config: TileConfig) -> wiring.Component:
     return MatrixEngine(config)
 
 
+def _hbm(config: TileConfig) -> wiring.Component:
+    from rtl.hbm.slice import HbmSlice
+
+    return HbmSlice(config)
+
+
+def _host(config: TileConfig) -> wiring.Component:
+    from rtl.host import HostPort
+
+    return HostPort(config)
+
+
 BLOCKS: Mapping[str, Block] = MappingProxyType(
     {
         block.name: block
         for block in [
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
+            Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
+            Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
         ]
     }
 )

@@ -38,11 +38,18 @@ def _mac(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
     return mac.run(config, progress)
 
 
+def _hbm(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
+    from sim.bench import hbm
+
+    return hbm.run(config, progress)
+
+
 BENCHES: Mapping[str, Bench] = MappingProxyType(
     {
         bench.name: bench
         for bench in [
             Bench("mac", "matrix engine: throughput under Verilator, size by Yosys", _mac),
+            Bench("hbm", "HBM slice: bandwidth, idle latency, size", _hbm),
         ]
     }
 )

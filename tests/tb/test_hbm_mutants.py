@@ -1,79 +1,149 @@
-"""Faults put into the HBM device and its checker on purpose: their tests must notice every one."""
+"""Faults put into the HBM controller on purpose: its tests must notice every one.
 
-from dataclasses import dataclass
+Each is a change of one expression in a copy of `rtl`. They take a build each, so all but the first
+run at night.
+"""
+
+import os
+import pickle
+import shutil
+import subprocess
+import sys
 
 import pytest
 
+from gen.verilog import VerilogDesign
+from rtl.config import PRESETS
 from sim import verilator
-from tests.tb.hbm import ROWS, harness
+from sim.hbm.harness import attach
+from tests.tb.test_hbm import ROWS
+from tests.tb.test_mutants import ROOT, Mutant
 
-CHECKER, DEVICE = "hbm_checker.sv", "hbm_device.sv"
+CONFIG = PRESETS["small"]
+EMIT = """
+import pickle, sys
+from gen.blocks import find
+from gen.verilog import emit
+from rtl.config import PRESETS
+config = PRESETS["small"]
+sys.stdout.buffer.write(pickle.dumps(emit(find("hbm").build(config), "hbm", config)))
+"""
+CASES = [
+    *("everybody_at_random", "a_read_sees_what_was_answered", "one_bank_only", "sequential"),
+    *("double_errors_are_poison", "a_lost_word_stays_lost", "reset_in_flight"),
+]
+
+HBM = [
+    Mutant(
+        "a read does not wait for a write",
+        "hbm/controller.py",
+        "Mux(access.write, read_found, pool.found) | guarded",
+        "Mux(access.write, read_found, 0) | guarded",
+    ),
+    Mutant(
+        "a write does not wait for a read",
+        "hbm/controller.py",
+        "Mux(access.write, read_found, pool.found) | guarded",
+        "Mux(access.write, 0, pool.found) | guarded",
+    ),
+    Mutant(
+        "groups do not matter for ACT",
+        "hbm/rows.py",
+        "Mux(same, distance.rrd_l, distance.rrd_s)",
+        "distance.rrd_s",
+    ),
+    Mutant(
+        "more than four ACT in a window",
+        "hbm/rows.py",
+        "(mine, distance.faw)",
+        "(mine, distance.rrd_s)",
+    ),
+    Mutant(
+        "groups do not matter after a WR",
+        "hbm/columns.py",
+        "Mux(same, distance.wr_rd_l, distance.wr_rd_s)",
+        "distance.wr_rd_s",
+    ),
+    Mutant(
+        "PREA is for open banks", "hbm/rows.py", "self.grant.eq(~0)", "self.grant.eq(self.is_open)"
+    ),
+    Mutant(
+        "refreshes wait for ever",
+        "hbm/refresh.py",
+        "self.held.eq(Mux(last, lowest(pending), 0))",
+        "self.held.eq(0)",
+    ),
+    Mutant(
+        "errors are not told",
+        "hbm/controller.py",
+        "buffer.beat.error.eq(Mux(fill, error, 1))",
+        "buffer.beat.error.eq(Mux(fill, 0, 1))",
+    ),
+    Mutant(
+        "a lost word is written",
+        "hbm/partial.py",
+        "(word.all() | ~self.broken[i])",
+        "(word.all() | 1)",
+    ),
+    Mutant(
+        "others may have what is being merged",
+        "hbm/controller.py",
+        "partial.busy & ~pick[own]",
+        "0 & ~pick[own]",
+    ),
+    Mutant(
+        "a row is closed in the cycle of its last RD",
+        "hbm/bank.py",
+        "(self.read, distance.rtp),",
+        "(0 & self.read, distance.rtp),",
+    ),
+    Mutant(
+        "the second beat goes where the first went",
+        "hbm/controller.py",
+        "returns.half & tag.wanted[0]",
+        "0 & tag.wanted[0]",
+    ),
+]
+
+SAMPLE = 1
+"""Faults that also run by day."""
 
 
-@dataclass(frozen=True)
-class Mutant:
-    """A fault: in `file`, `good`, which is there once, is replaced by `bad`."""
+def emit_mutant(mutant: Mutant, folder) -> VerilogDesign:
+    """Return the slice with the fault."""
 
-    name: str
-    file: str
-    good: str
-    bad: str
-
-
-MUTANTS = [
-    Mutant("a cycle is forgiven", CHECKER, "now - since < required", "now - since + 1 < required"),
-    Mutant("a cycle too many", CHECKER, "now - since < required", "now - since <= required"),
-    Mutant("five activations", CHECKER, "FAW, bank, activated[0]", "FAW, bank, activated[1]"),
-    Mutant("windows shifted by PRE", CHECKER, "    any_pre = now;\n        tally.pre =",
-           "    any_pre = now; activated[3] = now;\n        tally.pre ="),
-    Mutant("RRD_L also for other groups", CHECKER,
-           "b != 32'(bank) && group_of(4'(b)) == group_of(bank)", "b != 32'(bank)"),
-    Mutant("RRD_L forgets the bank before", CHECKER, "result = latest(result, act[b])",
-           "result = act[b]"),
-    Mutant("WTR from the command", CHECKER, "64'(timing.wl) + BURST + 64'(timing.wtr_l)",
-           "BURST + 64'(timing.wtr_l)"),
-    Mutant("last data a cycle early", CHECKER, "64'(timing.wl) + BURST + 64'(timing.wr)",
-           "64'(timing.wl) + 1 + 64'(timing.wr)"),
-    Mutant("PRE of a closed bank ignored", CHECKER, "    pre[bank] = now;\n    open[bank] = 0;",
-           "    if (open[bank]) pre[bank] = now;\n    open[bank] = 0;"),
-    Mutant("PREA closes one bank", CHECKER,
-           "for (int b = 0; b < BANKS; b++) check_close(4'(b));", "check_close(row_bank);"),
-    Mutant("an early refresh earns credit", CHECKER, "(due[bank] < now ? due[bank] : now)",
-           "due[bank]"),
-    Mutant("what is late is forgotten", CHECKER, "(due[bank] < now ? due[bank] : now)", "now"),
-    Mutant("REFab visits", CHECKER, "refab = now;\n        visited = 0;", "refab = now;"),
-    Mutant("groups by the high bits", CHECKER, "bank & 4'(timing.bank_groups - 1)",
-           "bank >> 2 & 4'(timing.bank_groups - 1)"),
-    Mutant("data bus of one cycle", CHECKER, "busy[first] || busy[second]", "busy[first]"),
-    Mutant("ACT takes one cycle", CHECKER, "need(ROW_BUS, row_bank, any_act, 2);", ""),
-    Mutant("row 0x8000 is row 0", CHECKER, "32'(row_row) >= ROWS", "32'(row_row) > ROWS"),
-    Mutant("data a cycle late", DEVICE, "slot = now + timing.cl[5:0];",
-           "slot = now + timing.cl[5:0] + 1;"),
-    Mutant("write data a cycle late", DEVICE, "slot = now + timing.wl[5:0];",
-           "slot = now + timing.wl[5:0] + 1;"),
-    Mutant("halves of an access mixed up", DEVICE, "store(write_place[previous] + 1)",
-           "store(write_place[previous])"),
-    Mutant("check bytes always written", DEVICE, "memory[beat][128+8*(i/8)+:8] = write_check",
-           "memory[beat][128+:16] = write_check"),
-    Mutant("a reset leaves rows open", DEVICE, "    if (rst) begin\n      open = 0;",
-           "    if (rst) begin"),
-    Mutant("a reset leaves reads under way", DEVICE, "      reading = 0;\n", ""),
-]  # fmt: skip
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
-def test_the_tests_notice(mutant, tmp_path):
-    bench = harness()
-    text = bench.sources[mutant.file]
+    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "rtl" / mutant.file
+    text = path.read_text()
     assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
-    sources = {**bench.sources, mutant.file: text.replace(mutant.good, mutant.bad)}
-    results = verilator.build(sources, bench.top, bench.ports).run(
-        "tb.test_hbm_checker" if mutant.file == CHECKER else "tb.test_hbm_device",
+    path.write_text(text.replace(mutant.good, mutant.bad))
+    output = subprocess.run(
+        [sys.executable, "-c", EMIT],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        check=True,
+    ).stdout
+    return pickle.loads(output)
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [
+        pytest.param(mutant, id=mutant.name, marks=[] if i < SAMPLE else [pytest.mark.nightly])
+        for i, mutant in enumerate(HBM)
+    ],
+)
+def test_the_hbm_tests_notice(mutant, tmp_path):
+    bench = attach(emit_mutant(mutant, tmp_path), rows=ROWS)
+    build = verilator.build(bench.sources, bench.top, bench.ports)
+    results = build.run(
+        "tb.test_hbm",
         seed=1,
-        work_dir=tmp_path,
-        env={"JALAPENO_HBM_ROWS": str(ROWS)},
-        timeout=300,
+        work_dir=tmp_path / "run",
+        testcases=CASES,
+        env={"JALAPENO_CONFIG": CONFIG.to_json(), "JALAPENO_HBM_ROWS": str(ROWS)},
+        timeout=600,
     )
     assert results.failed, f"no test noticed: {mutant.name}"
     print("noticed by", ", ".join(results.failed))
