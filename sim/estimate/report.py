@@ -137,7 +137,7 @@ def variants(config: TileConfig) -> Iterator[tuple[str, TileConfig, Latencies, O
     yield "memory latency 114", config, replace(t, hbm=2 * t.hbm), on
     worst = replace(double, fetch_words=1, hbm=2 * t.hbm, issue=4, branch=6, scalar_read=6)
     yield "all of these delays, 1 word, no chaining", config, worst, replace(on, chain=False)
-    yield "memory loses 1 cycle in 100", config, replace(t, hbm_lost=100), on
+    yield "memory loses 1 cycle in 50", config, replace(t, hbm_lost=50), on
     yield "memory loses no cycle", config, replace(t, hbm_lost=1 << 40), on
 
 
