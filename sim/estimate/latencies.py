@@ -44,8 +44,8 @@ class Latencies:
         From a request at the client port to its beat: a closed row, RCD + CL + 2 = 53, and what
         the controller adds. Pipelined; hits and conflicts are 22 and 79.
     hbm_lost
-        One cycle in so many brings nothing: refresh and rows. `hbm.sequential` is measured at 0.997;
-        its target, 0.98, would be 50.
+        One cycle in so many brings nothing: refresh and rows. `hbm.sequential` is measured at
+        0.997; its target, 0.98, would be 50.
     hbm_write
         Bus cycles of a write: an access of two beats.
     hbm_turnaround
