@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gen.kernels.linear import Rows, add_to_stream, load_row, multiply, quantise
+from gen.kernels.linear import Rows, add_rows, add_to_stream, load_row, multiply, quantise
 from gen.kernels.router import Choice, route
 from gen.kernels.stored import StoredExpert, StoredFeedForward, StoredLayer
 from gen.kernels.values import Blocks, Chunk, Columns, Kernel, Part, Phases
@@ -40,37 +40,11 @@ def feed_forward(k: Kernel, c: Chunk, layer: StoredLayer, x: Blocks) -> Phases:
         a.phase = "shared expert"
         shared = yield from expert(k, {"rows": c.rows}, network.shared, network.gate, x, k.weights)
         for part, other in zip(y.parts, shared.parts, strict=True):
-            _add(k, c, part, other, network.shared.down.bias)
+            add_rows(k, c, other, part, network.shared.down.bias, k.weights)
         shared.free(a)
     x.free(a)
     add_to_stream(k, c, y, None, k.weights)
     y.free(a)
-
-
-def _add(k: Kernel, c: Chunk, part: Part, other: Part, bias: int | None) -> None:
-    """Add rows, with a bias of their own first, to others."""
-    step: dict[str, Any] = {}
-    register = None
-    if bias is not None:
-        register = load_row(k, k.weights, bias + 4 * part.start, part.columns)
-        step = {"b_step": Step.ADD, "b_operand": Operand.VECTOR_ONE, "b": register}
-    k.a.emit(
-        "vector",
-        a=other.register,
-        a_stride=other.stride,
-        rows=c.rows,
-        columns=part.columns,
-        **step,
-        c_step=Step.ADD,
-        c_operand=Operand.VECTOR,
-        c=part.register,
-        c_stride=part.stride,
-        output=Output.WORDS,
-        to=part.register,
-        stride=part.stride,
-    )
-    if register is not None:
-        k.a.vectors.give(register)
 
 
 def expert(k: Kernel, rows: Rows, stored: StoredExpert, gate: Gate, x: Blocks, base: S) -> Phases:

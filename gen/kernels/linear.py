@@ -110,29 +110,50 @@ def add_to_stream(
         Whether `Chunk.squares` is wanted.
     """
     for x, part in zip(c.x.parts, y.parts, strict=True):
-        step: dict[str, Any] = {}
-        register = None
-        if bias is not None:
-            register = load_row(k, base, bias + 4 * part.start, part.columns)
-            step = {"b_step": Step.ADD, "b_operand": Operand.VECTOR_ONE, "b": register}
-        k.a.emit(
-            "vector",
-            a=part.register,
-            a_stride=part.stride,
-            rows=c.rows,
-            columns=part.columns,
-            **step,
-            c_step=Step.ADD,
-            c_operand=Operand.VECTOR,
-            c=x.register,
-            c_stride=x.stride,
-            output=Output.WORDS,
-            to=x.register,
-            stride=x.stride,
-            **(_squares(k, c, x) if squares else {}),
-        )
-        if register is not None:
-            k.a.vectors.give(register)
+        add_rows(k, c, part, x, bias, base, **(_squares(k, c, x) if squares else {}))
+
+
+def add_rows(
+    k: Kernel, c: Chunk, y: Part, to: Part, bias: int | None, base: S, **reduction: Any
+) -> None:
+    """Add one register's columns, with a bias of their own first, to others.
+
+    Parameters
+    ----------
+    k, c
+        Kernel and chunk.
+    y, to
+        What is added, and what it is added to.
+    bias
+        Where the bias is, from `base`.
+    base
+        What its offset counts from.
+    **reduction
+        Fields of `vector` that reduce the sums.
+    """
+    step: dict[str, Any] = {}
+    register = None
+    if bias is not None:
+        register = load_row(k, base, bias + 4 * y.start, y.columns)
+        step = {"b_step": Step.ADD, "b_operand": Operand.VECTOR_ONE, "b": register}
+    k.a.emit(
+        "vector",
+        a=y.register,
+        a_stride=y.stride,
+        rows=c.rows,
+        columns=y.columns,
+        **step,
+        c_step=Step.ADD,
+        c_operand=Operand.VECTOR,
+        c=to.register,
+        c_stride=to.stride,
+        output=Output.WORDS,
+        to=to.register,
+        stride=to.stride,
+        **reduction,
+    )
+    if register is not None:
+        k.a.vectors.give(register)
 
 
 def sum_squares(k: Kernel, c: Chunk) -> None:
