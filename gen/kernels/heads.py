@@ -101,8 +101,11 @@ def finish(
         steps |= {
             "c_step": _ROTATE[rotate],
             "c_operand": Operand.VECTOR_TOKEN,
-            "c": c.rotation,
-            "c_stride": 2 * stride,
+            "c": c.cos,
+            "c_stride": stride,
+            "d_operand": Operand.VECTOR_TOKEN,
+            "d": c.sin,
+            "d_stride": stride,
         }
     blocks, maxima = a.vectors.take(), a.rows.take()
     with a.scalars(1) as (rows,):
@@ -135,16 +138,17 @@ def load_rotation(k: Kernel, c: Chunk, head: int) -> None:
     padded = SLOT * slots(head)
     with a.scalars(1) as (row,):
         a.multiply(row, c.position, 8 * padded)
-        a.emit(
-            "load",
-            to=c.rotation,
-            stride=2 * slots(head),
-            rows=c.rows,
-            columns=2 * padded,
-            address=row,
-            address_offset=k.stored.map["rope"].address,
-            pitch=8 * padded,
-        )
+        for register, behind in ((c.cos, 0), (c.sin, 4 * padded)):
+            a.emit(
+                "load",
+                to=register,
+                stride=slots(head),
+                rows=c.rows,
+                columns=padded,
+                address=row,
+                address_offset=k.stored.map["rope"].address + behind,
+                pitch=8 * padded,
+            )
 
 
 def append(

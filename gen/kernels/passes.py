@@ -163,11 +163,11 @@ class Passes:
         """Return the fields that name a row register with one word per row of a pass."""
         return {name: register, f"{name}_pitch": self.cut.pass_heads}
 
-    def scale(self, p: Pass, scores: int, stretch: Stretch, rows: S, m: int, resume: bool) -> None:
-        """Scale scores and find their maximum."""
+    def scale(self, p: Pass, scores: int, stretch: Stretch, rows: S, m: int, **output: Any) -> None:
+        """Find the maximum of scaled scores; `output` may also write them, and resume."""
         start: dict[str, Any] = {}
-        if resume:
-            start = {"resume": True, **self.row("initial", m)}
+        if output.get("resume"):
+            start = self.row("initial", m)
         elif self.shape.sinks is not None:
             start = {
                 "resume": True,
@@ -182,8 +182,7 @@ class Passes:
             **self.selected(stretch),
             reduction=Reduction.MAXIMUM,
             **self.row("total", m),
-            **start,
-            **self.words(scores),
+            **{**output, **start},
         )
 
     def exponentiate(
@@ -243,24 +242,27 @@ class Passes:
         )
 
     def fold(
-        self, p: Pass, chunk: int, scores: int, stretch: Stretch, rows: S, **maxima: Any
+        self, p: Pass, chunk: int, scores: int, stretch: Stretch, rows: S, **fields: Any
     ) -> int:
-        """Fold the scales of one chunk of V into probabilities; return the register of blocks."""
+        """Fold the scales of one chunk of V into probabilities; return the register of blocks.
+
+        `fields` may make the probabilities of the scores first, and sum them.
+        """
         a, shape = self.a, self.shape
         scales, blocks = a.vectors.take(), a.vectors.take()
         self._load_scales(p, chunk, stretch, scales)
         self.vector(
             scores,
             rows,
-            b_step=LDEXP[shape.values.format],
-            b_operand=Operand.VECTOR_ONE,
-            b=scales,
+            d_step=LDEXP[shape.values.format],
+            d_operand=Operand.VECTOR_ONE,
+            d=scales,
             **self.selected(stretch),
             output=OUTPUT[shape.probabilities.format],
             rule=RULE[shape.probabilities.rule],
             to=blocks,
             stride=self.slots,
-            **maxima,
+            **fields,
         )
         a.vectors.give(scales)
         return blocks
@@ -369,17 +371,35 @@ class Passes:
         """Write passes whose scores fit their registers, one's vector work under another's."""
         a = self.a
         scores = [self.multiply_keys(p, stretch, rows) for p in passes]
-        sums = []
+        greatest = []
         for p, register in zip(passes, scores, strict=True):
-            m, total = a.rows.take(), a.rows.take()
-            self.scale(p, register, stretch, rows, m, resume=False)
-            self.exponentiate(register, stretch, rows, m, **self.row("total", total))
-            sums.append((m, total))
-        for p, register, (m, total) in zip(passes, scores, sums, strict=True):
+            m = a.rows.take()
+            self.scale(p, register, stretch, rows, m)
+            greatest.append(m)
+        for p, register, m in zip(passes, scores, greatest, strict=True):
+            total = a.rows.take()
             for chunk in range(self.cut.blocks):
                 maxima = a.rows.take()
+                # Probabilities are made anew for every chunk: that is one pass for each, not two.
+                fields: dict[str, Any] = {}
+                if chunk == 0:
+                    fields = {"reduction": Reduction.SUM, **self.row("total", total)}
                 blocks = self.fold(
-                    p, chunk, register, stretch, rows, maximal=True, **self.row("maxima", maxima)
+                    p,
+                    chunk,
+                    register,
+                    stretch,
+                    rows,
+                    b_step=Step.MUL,
+                    b_value=self.shape.scale,
+                    c_step=Step.SUB,
+                    c_operand=Operand.ROW,
+                    c=m,
+                    c_stride=self.cut.pass_heads,
+                    function=Function.EXP,
+                    **fields,
+                    maximal=True,
+                    **self.row("maxima", maxima),
                 )
                 for tile in self.tiles(chunk):
                     self.multiply_values(p, chunk, tile, blocks, maxima, stretch, rows)
@@ -396,7 +416,7 @@ class Passes:
         maxima = [a.rows.take() for _ in range(cut.blocks)]
         for part, first in stretches(a, stretch, cut.positions, "scores"):
             scores = self.multiply_keys(p, part, rows)
-            self.scale(p, scores, part, rows, m, resume=not first)
+            self.scale(p, scores, part, rows, m, resume=not first, **self.words(scores))
             self._move("store", scores, part, rows)
             a.vectors.give(scores)
         partials = a.vectors.take()

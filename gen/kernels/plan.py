@@ -130,10 +130,10 @@ class Plan:
         blocks = blocks_of(attention.head)
         width = SLOT * blocks
         per_register = min(self.registers // (tokens * width), config.row_length // tokens)
-        if tokens * 2 * width > self.registers:
+        if tokens * width > self.registers:
             raise DoesNotFit(
                 f"The rotation of {tokens} heads of {attention.head} needs vector registers of "
-                f"{tokens * 2 * width} words, they have {self.registers}."
+                f"{tokens * width} words, they have {self.registers}."
             )
         if blocks > config.act_blocks:
             raise DoesNotFit(

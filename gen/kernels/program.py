@@ -200,7 +200,7 @@ class _Writer:
         for c in chunks:
             self._finish(c)
             c.x.free(a)
-            a.vectors.give(c.rotation)
+            a.vectors.give(c.cos, c.sin)
             a.rows.give(c.squares)
             a.free(c.rows, c.position, c.index)
         return chunks[-1].x
@@ -214,6 +214,7 @@ class _Writer:
             a.scalar(),
             self.k.take_columns(self.model.width),
             a.rows.take(),
+            a.vectors.take(),
             a.vectors.take(),
         )
         a.emit("add", to=c.position, a=self.position, b=0)

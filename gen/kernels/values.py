@@ -122,8 +122,9 @@ class Chunk:
         Residual stream.
     squares
         Row register with the sum of its squares.
-    rotation
-        Vector register with what heads are rotated with, a row per token.
+    cos, sin
+        Vector registers with what heads are rotated with, a row per token; two, so that both can
+        be read at once.
     """
 
     rows: S
@@ -131,7 +132,8 @@ class Chunk:
     index: S
     x: Columns
     squares: int
-    rotation: int
+    cos: int
+    sin: int
 
 
 @dataclass(frozen=True)

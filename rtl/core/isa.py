@@ -71,7 +71,7 @@ class Step(Choice):
     CLAMP = 6, "MINIMUM of y and (MAXIMUM of x and -y)"
     LDEXP_MXFP4 = 7, "x * 2^(y - 128); y is a scale byte, an integer 0 to 255, and 255 gives NaN"
     LDEXP_MXINT8 = 8, "x * 2^(y - 133); y likewise"
-    ROTATE_ADJACENT = 9, "x * C + p * S, p being x in column ``j xor 1``; only step c, see below"
+    ROTATE_ADJACENT = 9, "x * C + p * S, p being x in column ``j xor 1``; only step c, see `vector`"
     ROTATE_HALVES = 10, "the same, p being x in column ``(j + columns / 2) mod columns``"
     TAKE = 11, "y, flushed; as step b it makes that a is not read"
 
@@ -509,12 +509,14 @@ _TABLE = (
         "vector",
         0x40,
         "vector",
-        "One pass over rows. x is a; steps b and c, the function and step d change it; what the "
-        "range does not select becomes +0; then x is reduced, and written. Every operation "
-        "flushes and rounds once; words that meet none are copied as they are. Everything is read "
-        "before anything is written. ROTATE: y is C and S, `columns` words each and each from a "
-        "slot on, S behind C, in a vector register; `columns` is even. A sum adds column j to "
-        "partial sum ``j mod 32`` in the order of columns, from +0 or `partials` on.",
+        "One pass over rows. x is a; steps b and c, the function and step d change it, and it is "
+        "written. What is reduced is x before step d. In both, what the range does not select is "
+        "+0. Every operation flushes and rounds once; words that meet none are copied as they "
+        "are. Everything is read before anything is written. ROTATE: C is y of step c, and S is "
+        "what would be y of step d, which is NONE; both are in vector registers, there is no "
+        "function and no reduction, and `columns` is even. SQUARES goes without a function. A sum "
+        "adds column j to partial sum ``j mod 32`` in the order of columns, from +0 or `partials` "
+        "on, which are flushed.",
         (
             _flag("a_row", "a is a row register and rows have one element"),
             _register("a", "number of the first operand's register"),

@@ -25,17 +25,20 @@ class Latencies:
     complete
         From a register's last write to what waits for it being ready.
     read, write
-        Reading and writing a vector register: a memory with registers on both sides.
+        From an instruction of the vector unit being accepted to its first elements; from the last
+        ones to the register. These and the following are those of the RTL (``jalapeno bench vec``).
     add, multiply
         FP32, rounded and flushed: align, add, normalise, round; multiply, normalise, round.
-    compare
-        Maximum, minimum, clamp, select; one level of a maximum over lanes.
+    compare, ldexp
+        Other steps.
     exp2, reciprocal, rsqrt
-        Table and polynomial: split, look up, two multiply-adds in integers, round.
-    ldexp
-        Exponent addition and flush.
+        Table and polynomial.
+    maximum
+        Maximum over lanes, and with those before.
+    sweep
+        A sweep of `topk` over a row, beside a cycle per line.
     quantise
-        Maximum over a block's lanes, scale, rounding; beside gathering the block.
+        Maximum over a block's lanes, beside gathering the block and a cycle per transfer of it.
     vector_start
         Cycles an instruction keeps the vector unit beside its passes.
     l1
@@ -73,16 +76,18 @@ class Latencies:
     scalar_read: int = 3
     issue: int = 2
     complete: int = 1
-    read: int = 2
+    read: int = 4
     write: int = 1
-    add: int = 4
-    multiply: int = 3
-    compare: int = 1
-    exp2: int = 6
-    reciprocal: int = 6
-    rsqrt: int = 6
-    ldexp: int = 1
-    quantise: int = 5
+    add: int = 2
+    multiply: int = 2
+    compare: int = 2
+    ldexp: int = 2
+    exp2: int = 3
+    reciprocal: int = 2
+    rsqrt: int = 2
+    maximum: int = 2
+    sweep: int = 3
+    quantise: int = 1
     vector_start: int = 1
     l1: int = 3
     hbm: int = 57

@@ -223,7 +223,7 @@ class _Machine:
         """Return whether an instruction that begins now would meet a source's last elements."""
         if not self.options.chain or source not in op.chained or source.issued < 0:
             return False
-        count = vector.passes(op.o, self.config.vec_lanes)
+        count = vector.passes(op.name, op.o, self.config, self.t)
         if source.engine == "matrix":
             return self.matrix.ends_within(source, count, self.t.issue)
         return 0 <= source.done <= now + self.t.issue + count - 1

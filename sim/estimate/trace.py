@@ -262,8 +262,9 @@ def _vector(o: SimpleNamespace, reads: list[Register], streams: list[Register]) 
         reads.append(("r" if o.a_row else "v", o.a))
         if not o.a_row and o.c_step is not Step.ROTATE_HALVES:
             streams.append(("v", o.a))
+    rotates = o.c_step in (Step.ROTATE_ADJACENT, Step.ROTATE_HALVES)
     for which in "bcd":
-        if getattr(o, f"{which}_step") is Step.NONE:
+        if getattr(o, f"{which}_step") is Step.NONE and not (which == "d" and rotates):
             continue
         operand, register = getattr(o, f"{which}_operand"), getattr(o, which)
         if operand in (Operand.ROW, Operand.ROW_HEAD, Operand.ROW_TOKEN):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 from rtl.config import TileConfig
-from rtl.core.isa import SLOT, Function, Output, Reduction, Step
+from rtl.core.isa import BLOCK_WORDS, SLOT, Function, Output, Reduction, Step
 from sim.estimate.latencies import Latencies
 from sim.estimate.trace import Op
 
@@ -39,7 +39,7 @@ class VectorUnit:
 
     def start(self, op: Op, now: int) -> int:
         """Take an instruction; return its passes."""
-        count = passes(op.o, self.config.vec_lanes)
+        count = passes(op.name, op.o, self.config, self.t)
         self._queue.append(_Running(op, now + self.t.issue, 0, count))
         return count
 
@@ -68,31 +68,23 @@ def _there(source: Op, head: _Running, now: int) -> bool:
     return head.made < source.part * head.count
 
 
-def passes(o: SimpleNamespace, lanes: int) -> int:
-    """Return the cycles for which an instruction gives the lanes elements."""
-    rows = o.mask.bit_count() if getattr(o, "masked", False) else o.rows
-    if getattr(o, "a_row", False):
-        return max(1, -(-rows // lanes))
-    return max(1, rows * max(1, -(-o.columns // lanes)))
+def passes(name: str, o: SimpleNamespace, config: TileConfig, t: Latencies) -> int:
+    """Return the cycles for which an instruction has the lanes."""
+    if name == "topk":
+        lines = -(-o.columns // max(BLOCK_WORDS, config.vec_lanes))
+        return max(1, o.rows * o.k * (lines + t.sweep))
+    rows = o.mask.bit_count() if o.masked else o.rows
+    return max(1, rows * max(1, -(-o.columns // config.vec_lanes)))
 
 
 def latency(name: str, o: SimpleNamespace, config: TileConfig, t: Latencies) -> int:
     """Return the cycles from the last pass to the last word in its register."""
     if name == "topk":
-        # A register of the k best per lane group; then the best of the lanes, one by one.
-        return t.read + t.compare * (2 + lane_levels(config.vec_lanes)) + 2 * o.k + t.write
-    steps = sum(_STEPS[getattr(o, f"{which}_step")](t) for which in "bcd")
-    return (
-        t.read
-        + steps
-        + _FUNCTIONS[o.function](t)
-        + max(_reduce(o, config, t), _write(o, config, t))
-    )
-
-
-def lane_levels(lanes: int) -> int:
-    """Return the levels of a tree over lanes."""
-    return (lanes - 1).bit_length()
+        return t.read + t.write
+    before = sum(_STEPS[getattr(o, f"{which}_step")](t) for which in "bc")
+    before += _FUNCTIONS[o.function](t)
+    written = _STEPS[o.d_step](t) + _write(o, config, t)
+    return t.read + before + max(_reduce(o, config, t), written)
 
 
 def _reduce(o: SimpleNamespace, config: TileConfig, t: Latencies) -> int:
@@ -100,7 +92,7 @@ def _reduce(o: SimpleNamespace, config: TileConfig, t: Latencies) -> int:
     if o.reduction is Reduction.NONE:
         return 0
     if o.reduction is Reduction.MAXIMUM:
-        return t.compare * (1 + lane_levels(lanes)) + t.write
+        return t.maximum + t.write
     total = t.add + (t.multiply if o.reduction is Reduction.SQUARES else 0)
     if o.suspend:
         return total + t.write

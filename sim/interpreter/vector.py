@@ -67,15 +67,20 @@ class VectorUnit:
             raise Fault(f"columns is {o.columns}, of a row register it must be 1")
         if o.output in _FORMATS and not o.columns:
             raise Fault("columns is 0, of blocks it must be at least 1")
+        self._check_side(o)
         self._check_destinations(o)
         x = self._first_operand(o, rows)
         x = self._step(o, rows, x, "b")
-        x = self._step(o, rows, x, "c")
-        if o.function is Function.GATE:
-            x = fp32.mul(x, formulas.sigmoid(fp32.mul(_constant(o.function_value), x)))
-        elif o.function is not Function.NONE:
-            x = _FUNCTIONS[o.function](x)
-        x = self._step(o, rows, x, "d")
+        if o.c_step in _ROTATE:
+            reduced = x = self._rotate(o, rows, x)
+        else:
+            x = self._step(o, rows, x, "c")
+            if o.function is Function.GATE:
+                x = fp32.mul(x, formulas.sigmoid(fp32.mul(_constant(o.function_value), x)))
+            elif o.function is not Function.NONE:
+                x = _FUNCTIONS[o.function](x)
+            reduced = x
+            x = self._step(o, rows, x, "d")
 
         inside = np.ones(x.shape, np.bool_)
         if o.select is not Select.ALL:
@@ -84,9 +89,28 @@ class VectorUnit:
             if o.select is Select.ELEMENTS:
                 position = o.first + np.arange(o.columns)
                 inside &= (lo <= position) & (position < hi)
-            x = np.where(inside, x, np.float32(0))
-        self._reduce(o, rows, x, inside)
+            x, reduced = (np.where(inside, y, np.float32(0)) for y in (x, reduced))
+        self._reduce(o, rows, reduced, inside)
         self._write(o, rows, x)
+
+    def _check_side(self, o: SimpleNamespace) -> None:
+        """Refuse two uses of the multiplier beside the function: rotation, GATE, squares."""
+        users = [
+            name
+            for name, used in (
+                (o.c_step.name.lower(), o.c_step in _ROTATE),
+                (f"function {o.function.name.lower()}", o.function is not Function.NONE),
+                ("reduction squares", o.reduction is Reduction.SQUARES),
+            )
+            if used
+        ]
+        if len(users) > 1:
+            raise Fault(f"{users[0]} and {users[1]} do not go together")
+        if o.c_step in _ROTATE and o.reduction is not Reduction.NONE:
+            name = o.reduction.name.lower()
+            raise Fault(f"reduction is {name}, with rotation it must be none")
+        if o.c_step in _ROTATE and o.d_step is not Step.NONE:
+            raise Fault(f"d_step is {o.d_step.name.lower()}, with rotation it must be none")
 
     def _check_destinations(self, o: SimpleNamespace) -> None:
         vectors, rows = {}, {}
@@ -144,9 +168,7 @@ class VectorUnit:
         if step is Step.NONE:
             return x
         if step in _ROTATE:
-            if which != "c":
-                raise Fault(f"{which}_step is {step.name.lower()}, only c_step may be that")
-            return self._rotate(o, rows, x)
+            raise Fault(f"{which}_step is {step.name.lower()}, only c_step may be that")
         y = self._operand(o, rows, which)
         if step in _LDEXP:
             scales = y.view(np.uint32)
@@ -159,8 +181,9 @@ class VectorUnit:
 
     def _rotate(self, o: SimpleNamespace, rows: Rows, x: fp32.Floats) -> fp32.Floats:
         """Return ``x * C + partner * S``."""
-        if o.c_operand not in _ROTATIONS:
-            raise Fault(f"c_operand is {o.c_operand.name.lower()}, rotation takes a vector")
+        for name in ("c_operand", "d_operand"):
+            if (operand := getattr(o, name)) not in _ROTATIONS:
+                raise Fault(f"{name} is {operand.name.lower()}, rotation takes a vector")
         if o.columns % 2:
             raise Fault(f"columns is {o.columns}, rotation takes an even number")
         column = np.arange(o.columns)
@@ -169,11 +192,11 @@ class VectorUnit:
         else:
             partner = x[:, (column + o.columns // 2) % max(o.columns, 1)]
         c = self._operand(o, rows, "c")
-        s = self._operand(o, rows, "c", behind=-(-o.columns // SLOT))
+        s = self._operand(o, rows, "d")
         return fp32.add(fp32.mul(x, c), fp32.mul(partner, s))
 
-    def _operand(self, o: SimpleNamespace, rows: Rows, which: str, behind: int = 0) -> fp32.Floats:
-        """Return y of a step, which broadcasts to [rows, columns]; so many slots behind it."""
+    def _operand(self, o: SimpleNamespace, rows: Rows, which: str) -> fp32.Floats:
+        """Return y of a step, which broadcasts to [rows, columns]."""
         operand: Operand = getattr(o, f"{which}_operand")
         register, value, stride = (
             getattr(o, name) for name in (which, f"{which}_value", f"{which}_stride")
@@ -181,10 +204,10 @@ class VectorUnit:
         if operand is Operand.CONSTANT:
             return _constant(value)
         if operand is Operand.VECTOR_ONE:
-            return self.vectors.floats(register, np.array([SLOT * (value + behind)]), o.columns)
+            return self.vectors.floats(register, np.array([SLOT * value]), o.columns)
         if operand in _VECTOR_ROWS:
             row = getattr(rows, _VECTOR_ROWS[operand])
-            starts = SLOT * (value + behind + stride * row)
+            starts = SLOT * (value + stride * row)
             return self.vectors.floats(register, starts, o.columns)
         place = {
             Operand.ROW: rows.places(value, stride),
@@ -212,7 +235,7 @@ class VectorUnit:
             x = fp32.mul(x, x)
         starts = SLOT * (o.partials_offset + rows.index)
         partials = self.vectors.floats(o.partials, starts, SLOT) if o.resume else None
-        partials = fp32.sum_partials(x, partials)
+        partials = fp32.sum_partials(x, None if partials is None else fp32.flush(partials))
         if o.suspend:
             if not o.resume:
                 self.vectors.fresh(o.partials)

@@ -486,7 +486,7 @@ def test_a_program_without_its_fence_is_stopped():
         session.append([1, 2, 3])
 
 
-LEAST_NOTICED = {"maxima_resume": 0.5, "last": 0.4, "into": 0.35, "resume": 0.4, "range_step": 0.2}
+LEAST_NOTICED = {"maxima_resume": 0.4, "last": 0.4, "into": 0.35, "resume": 0.4, "range_step": 0.15}
 """Share of the changed instructions that show."""
 
 

@@ -115,6 +115,7 @@ FUNCTIONS = {
     Function.GATE: lambda a, f: mul(a, sigmoid(mul(f, a))),
 }
 SUMS = (Reduction.SUM, Reduction.SQUARES)
+ROTATE = (Step.ROTATE_ADJACENT, Step.ROTATE_HALVES)
 
 
 class Registers:
@@ -215,12 +216,12 @@ def _row(o: SimpleNamespace, old: Registers, r: int, token: int, head: int):
         what = getattr(o, f"{which}_step")
         if what is Step.NONE:
             return x
-        if what in (Step.ROTATE_ADJACENT, Step.ROTATE_HALVES):
-            half, behind = o.columns // 2, 32 * -(-o.columns // 32)
+        if what in ROTATE:
+            half = o.columns // 2
             adjacent = what is Step.ROTATE_ADJACENT
             partner = [j ^ 1 if adjacent else (j + half) % o.columns for j in range(o.columns)]
             return [
-                add(mul(x[j], operand(which, j)), mul(x[partner[j]], operand(which, behind + j)))
+                add(mul(x[j], operand("c", j)), mul(x[partner[j]], operand("d", j)))
                 for j in range(o.columns)
             ]
         return [STEPS[what](x[j], operand(which, j)) for j in range(o.columns)]
@@ -228,29 +229,31 @@ def _row(o: SimpleNamespace, old: Registers, r: int, token: int, head: int):
     x = step("c", step("b", [first(j) for j in range(o.columns)]))
     if o.function is not Function.NONE:
         x = [FUNCTIONS[o.function](a, o.function_value) for a in x]
-    x = step("d", x)
+    reduced, x = x, step("d", x)
     lo, hi = (bound + token * o.range_step for bound in (o.lo, o.hi))
     stays = [True] * len(x)
     if o.select is Select.ELEMENTS:
         stays = [lo <= o.first + j < hi for j in range(len(x))]
     elif o.select is Select.ROWS:
         stays = [lo < hi] * len(x)
-    x = [a if stay else 0 for a, stay in zip(x, stays, strict=True)]
+    x, reduced = (
+        [a if stay else 0 for a, stay in zip(y, stays, strict=True)] for y in (x, reduced)
+    )
 
     total, partials = None, None
     if o.reduction is Reduction.MAXIMUM:
         total = INFINITY | SIGN
         if o.resume:
             total = old.rows[o.initial, o.initial_offset + o.initial_pitch * token + head]
-        for a, stay in zip(x, stays, strict=True):
+        for a, stay in zip(reduced, stays, strict=True):
             total = maximum(total, a) if stay else total
         total = flush(total)
     elif o.reduction in SUMS:
         partials = [0] * 32
         if o.resume:
             place = 32 * (o.partials_offset + r)
-            partials = [old.words[o.partials, place + i] for i in range(32)]
-        for j, a in enumerate(x):
+            partials = [flush(old.words[o.partials, place + i]) for i in range(32)]
+        for j, a in enumerate(reduced):
             value = mul(a, a) if o.reduction is Reduction.SQUARES else a
             partials[j % 32] = add(partials[j % 32], value)
         if not o.suspend:

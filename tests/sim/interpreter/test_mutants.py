@@ -72,7 +72,7 @@ MUTANTS = {
         test_vector.test_elements_in_range, {"lo": 3, "hi": 70, "first": 64},
     ),
     "what is not in range is multiplied by zero": Mutant(
-        vector, "np.where(inside, x, np.float32(0))", "fp32.mul(x, inside.astype(np.float32))",
+        vector, "np.where(inside, y, np.float32(0))", "fp32.mul(y, inside.astype(np.float32))",
         test_vector.test_what_is_not_in_range_is_zero_whatever_it_is,
     ),
     "the partner is the other way around": Mutant(

@@ -16,6 +16,7 @@ from rtl.core.isa import Function, Operand, Output, Reduction, Rule, Select, Ste
 from rtl.formats import ScaleRule
 from sim.golden import fp32
 from sim.golden.formulas import probabilities, rope
+from tb.random_vec import FLOATS, SCALES, SPECIAL, Maker, random_words
 from tests.exact import NAN, bits_of
 from tests.sim.interpreter import oracle
 from tests.sim.interpreter.programs import (
@@ -41,31 +42,6 @@ LONG = NANO.replace(vector_bytes=128 * 1024)
 SLOTS = LONG.vector_length // 32
 BLOCKS = LONG.vector_length // 8
 
-SPECIAL = np.array(
-    [
-        0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x00800000, 0x80800000, 0x3F800000,
-        0xBF800000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFFC00001,
-        0x7F800001, 0x42F00000, 0xC3000000, 0x3EAAAAAB,
-    ],
-    np.uint32,
-)  # fmt: skip
-"""Zeros, subnormals, the least and greatest normals, infinities, NaNs of all kinds, and some."""
-
-
-def random_words(rng, count, special=0.2):
-    values = rng.standard_normal(count).astype(np.float32)
-    values *= np.exp2(rng.integers(-3, 4, count)).astype(np.float32)
-    words = values.view(np.uint32).copy()
-    chosen = rng.random(count) < special
-    words[chosen] = rng.choice(SPECIAL, chosen.sum())
-    return words
-
-
-# Random instructions
-
-FLOATS, SCALES = range(6), 6
-"""Registers of FP32 words, and the one with scale bytes; row registers alike."""
-
 
 def random_state(rng):
     """A tile with registers full of everything, and the same for the oracle."""
@@ -83,91 +59,6 @@ def random_state(rng):
         for i, word in enumerate(row):
             registers.rows[register, i] = int(word)
     return tile, registers
-
-
-def random_step(rng, which, o):
-    """A step that is legal, and inside of the registers."""
-    steps = [Step.NONE, Step.NONE, *Step]
-    step = rng.choice(steps)
-    rotates = step in (Step.ROTATE_ADJACENT, Step.ROTATE_HALVES)
-    if rotates and (which != "c" or o["columns"] % 2):
-        step, rotates = Step.ADD, False
-    ldexp = step in (Step.LDEXP_MXFP4, Step.LDEXP_MXINT8)
-    vectors = (Operand.VECTOR, Operand.VECTOR_HEAD, Operand.VECTOR_TOKEN, Operand.VECTOR_ONE)
-    operand = rng.choice(vectors if rotates else list(Operand))
-    stride = int(rng.integers(0, 4))
-    if operand in vectors:
-        value = int(rng.integers(0, 4))
-    elif operand is Operand.CONSTANT:
-        value = int(rng.integers(0, 256)) if ldexp else int(random_words(rng, 1)[0])
-    else:
-        value = int(rng.integers(0, 8))
-    return {
-        f"{which}_step": Step(step),
-        f"{which}_operand": Operand(operand),
-        which: SCALES if ldexp else int(rng.choice(FLOATS)),
-        f"{which}_value": value,
-        f"{which}_stride": stride,
-    }
-
-
-def random_vector(rng):
-    """Fields of a random legal instruction."""
-    heads = int(rng.choice([1, 1, 2, 3]))
-    rows = heads * int(rng.integers(0, 7) // heads)
-    a_row, output = bool(rng.random() < 0.2), Output(rng.choice(list(Output)))
-    columns = int(rng.choice([1, 2, 5, 31, 32, 33, 40, 0]))
-    if a_row or output is Output.ROW:
-        columns = 1
-    columns = max(columns, 1) if output in (Output.MXFP4, Output.MXINT8) else columns
-    blocks = output in (Output.MXFP4, Output.MXINT8)
-    o = {
-        "a_row": a_row,
-        "a": int(rng.choice(FLOATS)),
-        "a_offset": int(rng.integers(0, 8)),
-        "a_stride": int(rng.integers(0, 4)),
-        "rows": rows,
-        "heads": heads,
-        "columns": columns,
-        "masked": bool(rng.random() < 0.3),
-        "mask": int(rng.integers(0, 1 << 32)),
-        "function": Function(rng.choice([Function.NONE, Function.NONE, *Function])),
-        "function_value": int(random_words(rng, 1)[0]),
-        "select": Select(rng.choice(list(Select))),
-        "lo": int(rng.integers(-40, 100)),
-        "hi": int(rng.integers(-40, 120)),
-        "range_step": bool(rng.random() < 0.5),
-        "first": 32 * int(rng.integers(0, 4)),
-        "reduction": Reduction(rng.choice(list(Reduction))),
-        "total": 7,
-        "total_offset": int(rng.integers(0, 8)),
-        "total_pitch": heads,
-        "resume": bool(rng.random() < 0.5),
-        "initial": int(rng.choice(FLOATS)),
-        "initial_offset": int(rng.integers(0, 8)),
-        "initial_pitch": int(rng.integers(0, 4)),
-        "suspend": bool(rng.random() < 0.5),
-        "partials": int(rng.choice([5, 7] if output is Output.NONE else [7])),
-        "partials_offset": int(rng.integers(0, 8)),
-        "output": output,
-        "rule": Rule(rng.choice(list(Rule))),
-        "to": int(rng.choice([0, 1, 9])),
-        "into": bool(rng.random() < 0.5),
-        "offset": int(rng.integers(0, 8)),
-        "stride": heads if output is Output.ROW else int(rng.integers(2, 5)),
-        "maximal": bool(rng.random() < 0.7) and blocks,
-        "maxima": SCALES,
-        "maxima_offset": int(rng.integers(0, 8)),
-        "maxima_pitch": heads,
-        "maxima_token": bool(rng.random() < 0.5),
-        "maxima_resume": bool(rng.random() < 0.5),
-    }
-    if o["resume"] and o["reduction"] in oracle.SUMS:
-        o["partials"] = 5  # which is defined
-        o["to"] = 9 if o["to"] == 5 else o["to"]
-    for which in "bcd":
-        o |= random_step(rng, which, o)
-    return o
 
 
 def contents(tile):
@@ -194,7 +85,7 @@ def test_random_instructions_against_the_oracle(seed):
     seen = set()
     for _ in range(40):
         tile, registers = random_state(rng)
-        fields = random_vector(rng)
+        fields = Maker(LONG, rng).vector()
         oracle.vector(SimpleNamespace(**fields), registers.copy(), registers)
         execute(tile, op("vector", **fields))
         found = contents(tile)
@@ -563,7 +454,7 @@ def test_nothing_is_reduced_to_where_it_starts(reduction):
 @pytest.mark.parametrize("pairing", Pairing)
 @pytest.mark.parametrize("head", [2, 30, 32, 40, 64])
 def test_rotation_is_rope(pairing, head):
-    """Two tokens, three heads; between C and S there may be nothing."""
+    """Two tokens, three heads."""
     rng = np.random.default_rng(head)
     x = random_words(rng, 6 * head, 0.02).view(np.float32).reshape(6, head)
     angle = rng.random((2, head // 2)) * 7
@@ -576,15 +467,14 @@ def test_rotation_is_rope(pairing, head):
     slots = -(-head // 32)
     tile = make_tile(LONG)
     set_words(tile, 0, x, stride=slots)
-    set_words(tile, 1, cos[:, pair], stride=2 * slots)
-    set_words(
-        tile, 1, np.where(second, sin[:, pair], -sin[:, pair]), offset=slots, stride=2 * slots
-    )
+    set_words(tile, 1, cos[:, pair], stride=slots)
+    set_words(tile, 3, np.where(second, sin[:, pair], -sin[:, pair]), offset=1, stride=2 * slots)
     step = Step.ROTATE_ADJACENT if pairing is Pairing.ADJACENT else Step.ROTATE_HALVES
     execute(
         tile,
         op("vector", a=0, a_stride=slots, rows=6, heads=3, columns=head, c_step=step,
-           c_operand=Operand.VECTOR_TOKEN, c=1, c_stride=2 * slots,
+           c_operand=Operand.VECTOR_TOKEN, c=1, c_stride=slots,
+           d_operand=Operand.VECTOR_TOKEN, d=3, d_value=1, d_stride=2 * slots,
            output=Output.WORDS, to=2, stride=slots),
     )  # fmt: skip
     for row in range(6):
@@ -672,6 +562,11 @@ def test_quantising_is_behind_the_range():
 # Faults
 
 
+ROTATION = {
+    "c_step": Step.ROTATE_HALVES, "c_operand": Operand.VECTOR, "d_operand": Operand.VECTOR,
+}  # fmt: skip
+
+
 def prepared():
     tile = make_tile(LONG)
     set_words(tile, 0, np.ones(LONG.vector_length, np.float32))
@@ -699,8 +594,18 @@ def prepared():
         ({"c_step": Step.ROTATE_HALVES}, "c_operand is constant, rotation takes a vector."),
         ({"c_step": Step.ROTATE_HALVES, "c_operand": Operand.ROW},
          "c_operand is row, rotation takes a vector."),
-        ({"c_step": Step.ROTATE_HALVES, "c_operand": Operand.VECTOR, "columns": 3},
-         "columns is 3, rotation takes an even number."),
+        ({"c_step": Step.ROTATE_HALVES, "c_operand": Operand.VECTOR},
+         "d_operand is constant, rotation takes a vector."),
+        ({**ROTATION, "columns": 3}, "columns is 3, rotation takes an even number."),
+        ({**ROTATION, "d_step": Step.ADD}, "d_step is add, with rotation it must be none."),
+        ({**ROTATION, "function": Function.EXP},
+         "rotate_halves and function exp do not go together."),
+        ({**ROTATION, "reduction": Reduction.SQUARES},
+         "rotate_halves and reduction squares do not go together."),
+        ({**ROTATION, "reduction": Reduction.SUM},
+         "reduction is sum, with rotation it must be none."),
+        ({"function": Function.GATE, "reduction": Reduction.SQUARES},
+         "function gate and reduction squares do not go together."),
         ({"b_step": Step.LDEXP_MXFP4, "b_value": 256}, "b holds 256, scales are 0 to 255."),
         ({"d_step": Step.LDEXP_MXINT8, "d_operand": Operand.VECTOR_ONE, "d": 1},
          "d holds 300, scales are 0 to 255."),
