@@ -50,6 +50,12 @@ def _host(config: TileConfig) -> wiring.Component:
     return HostPort(config)
 
 
+def _streaming(config: TileConfig) -> wiring.Component:
+    from rtl.streaming import StreamingEngine
+
+    return StreamingEngine(config)
+
+
 BLOCKS: Mapping[str, Block] = MappingProxyType(
     {
         block.name: block
@@ -57,6 +63,7 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
+            Block("streaming", "matrix engine fed from the HBM slice, host port", _streaming),
         ]
     }
 )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rtl.config import Mesh, TileConfig
-from rtl.registers import RegisterMap
+from rtl.registers import Described
 
 
-def c_header(name: str, config: TileConfig, register_map: RegisterMap | None = None) -> str:
+def c_header(name: str, config: TileConfig, register_map: Described | None = None) -> str:
     """Return the text of the header for the block `name`.
 
     Every constant is a ``#define``, so that the header serves C, C++ and assembler alike. All start
@@ -52,7 +52,7 @@ def _configuration(prefix: str, config: TileConfig) -> Iterator[str]:
             yield f"#define {constant} {literal} /* {field.description} */"
 
 
-def _registers(prefix: str, register_map: RegisterMap) -> Iterator[str]:
+def _registers(prefix: str, register_map: Described) -> Iterator[str]:
     for register in register_map.to_dict()["registers"]:
         macro = f"{prefix}_{register['name'].upper()}"
         yield from ("", f"/* {register['description']} */")
@@ -65,7 +65,7 @@ def _registers(prefix: str, register_map: RegisterMap) -> Iterator[str]:
             yield f"#define {part}_RESET 0x{field['reset']:x}u"
 
 
-def _counters(prefix: str, register_map: RegisterMap) -> Iterator[str]:
+def _counters(prefix: str, register_map: Described) -> Iterator[str]:
     for counter in register_map.to_dict()["counters"]:
         macro = f"{prefix}_COUNTER_{counter['name'].upper()}"
         yield from ("", f"/* {counter['description']} */")

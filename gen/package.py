@@ -19,7 +19,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ from rtl.config import ConfigError, TileConfig
 from rtl.registers import HasRegisterMap
 
 MANIFEST = "manifest.json"
+_PORT_KEYS = tuple(field.name for field in fields(Port))
 FORMAT = 1
 """Version of the manifest's structure."""
 
@@ -65,6 +66,19 @@ class Package:
     def verilog(self) -> Path:
         """Its Verilog file."""
         return self.directory / f"{self.manifest['top']}.sv"
+
+    @property
+    def design(self) -> VerilogDesign:
+        """Its Verilog, without the fields of structured ports."""
+        plain = ({key: port[key] for key in _PORT_KEYS} for port in self.manifest["ports"])
+        return VerilogDesign(
+            top=self.manifest["top"],
+            text=self.verilog.read_text(),
+            modules=tuple(self.manifest["modules"]),
+            ports=tuple(Port(**port) for port in plain),
+            layouts={},
+            config=self.config,
+        )
 
 
 def generate(block: str, config: TileConfig, out_dir: Path = Path("build")) -> Package:
@@ -162,8 +176,8 @@ def _place(files: Mapping[str, str], directory: Path) -> None:
 
 
 def _port(port: Port, layouts: Mapping[str, tuple[PortField, ...]]) -> dict[str, Any]:
-    fields = [asdict(field) for field in layouts.get(port.name, ())]
-    return asdict(port) | ({"fields": fields} if fields else {})
+    parts = [asdict(part) for part in layouts.get(port.name, ())]
+    return asdict(port) | ({"fields": parts} if parts else {})
 
 
 def _fusesoc_core(name: str, design: VerilogDesign) -> str:

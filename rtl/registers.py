@@ -236,11 +236,18 @@ class RegisterMap:
         return {"registers": registers, "counters": counters}
 
 
+class Described(Protocol):
+    """Registers and counters that can be described to software."""
+
+    def to_dict(self) -> dict[str, list[dict[str, Any]]]:
+        """Return registers and counters as plain JSON values, see `RegisterMap.to_dict`."""
+
+
 @runtime_checkable
 class HasRegisterMap(Protocol):
     """A component that software can talk to; packages of it describe its map."""
 
-    register_map: RegisterMap
+    register_map: Described
 
 
 class RegisterBus(wiring.Signature):

@@ -1,7 +1,8 @@
 """The demonstration: matrices of a real language model on generated hardware, every bit checked.
 
-The matrices are W1 and W2 of a feed-forward block of `gen.models.glassllm`. Both leave remainders:
-W1 has 341 outputs, W2 sums over 341 inputs.
+The matrices are W1 and W2 of a feed-forward block of `gen.models.glassllm`. They lie in HBM and
+stream through its controller to the matrix engine. Both leave remainders: W1 has 341 outputs, W2
+sums over 341 inputs.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from rtl.formats import Format
 from sim.figures import Figure
 from sim.golden import dequantise
 from sim.lint import lint, slang
-from sim.mac import Measurement, Simulation, simulate
 from sim.products import Product, most_rows
 from sim.progress import ProgressReporter
+from sim.streaming import StreamedMeasurement, StreamingSimulation, simulate
 
 PROMPT = "The old man went to the sea, and the boy came with him."
 BLOCK = "blocks.0.ffn"
@@ -44,18 +45,18 @@ def run(
     console: Console,
     out_dir: Path = Path("build"),
 ) -> list[Figure]:
-    """Generate the matrix engine, run the matrices on it, and say what happens and what came out.
+    """Generate the hardware, run the matrices on it, and say what happens and what came out.
 
     Parameters
     ----------
     config
-        Configuration of the engine.
+        Configuration of the hardware.
     progress
         Where to show what takes its time.
     console
         Where to say it.
     out_dir
-        Directory for the package of the engine.
+        Directory for the package of the hardware.
 
     Returns
     -------
@@ -89,12 +90,15 @@ def run(
     compared = sum(measurement.compared for measurement in measured)
     cycles = sum(measurement.cycles for measurement in measured)
     speed = cycles / sum(measurement.seconds for measurement in measured)
+    commands = sum(measurement.commands for measurement in measured)
     say("Result", f"all {compared:,} results have, bit for bit, the values of the golden model.")
+    say("Memory", f"got {commands:,} commands, refreshes among them; none broke a timing rule.")
     say("Speed", f"{cycles:,} clock cycles were simulated, {speed:,.0f} per second.")
     console.print(_table(runs))
     _explain(config, runs, say)
     return [
         Figure("demo.results", compared, "results", "equal to the golden model's, all of them"),
+        Figure("demo.commands", commands, "commands", "to HBM, none against its timing rules"),
         *(figure for run in runs for figure in run.figures),
         Figure("demo.speed", speed, "cycles/s", f"{cycles:,} cycles, on this machine"),
     ]
@@ -142,12 +146,12 @@ class _Run:
     """A matrix, and what came of its products."""
 
     matrix: _Matrix
-    decode: Measurement
-    prefetched: Measurement
-    prefill: Measurement
+    decode: StreamedMeasurement
+    prefetched: StreamedMeasurement
+    prefill: StreamedMeasurement
 
     @property
-    def measurements(self) -> list[Measurement]:
+    def measurements(self) -> list[StreamedMeasurement]:
         """What came of the products, in their order."""
         return [self.decode, self.prefetched, self.prefill]
 
@@ -169,7 +173,7 @@ class _Run:
         name = f"demo.{self.matrix.name}"
         figures = []
         for kind in ("decode", "prefetched", "prefill"):
-            measured: Measurement = getattr(self, kind)
+            measured: StreamedMeasurement = getattr(self, kind)
             what = f"{outputs} × {length}, tokens: {len(measured.values)}"
             ahead, beats = measured.prefetched, measured.beats.total
             figures += [
@@ -182,6 +186,10 @@ class _Run:
                 ),
                 Figure(f"{name}.{kind}_cycles", measured.cycles, "cycles", what),
             ]
+            if not ahead:
+                figures.append(
+                    Figure(f"{name}.{kind}_delivered", measured.delivered, "of peak", what, bound=1)
+                )
         return [
             *figures,
             Figure(f"{name}.error", self.error, "", "relative RMS distance from float64"),
@@ -194,14 +202,16 @@ def _distance(values: NDArray[np.float32], inputs: NDArray[Any], weights: NDArra
     return float(np.linalg.norm(values - reference) / np.linalg.norm(reference))
 
 
-def _engine(config: TileConfig, progress: ProgressReporter, say: Say, out_dir: Path) -> Simulation:
+def _engine(
+    config: TileConfig, progress: ProgressReporter, say: Say, out_dir: Path
+) -> StreamingSimulation:
     say(
         "Hardware",
         f"a matrix engine of {config.lanes} lanes with {config.macs_per_cycle} multipliers of 4 "
-        f"bits, configuration {config.hash}.",
+        f"bits, and the controller of its slice of HBM; configuration {config.hash}.",
     )
     with progress.task("generating it"):
-        package = generate("mac", config, out_dir)
+        package = generate("streaming", config, out_dir)
     lines = package.verilog.read_text().count("\n")
     modules = len(package.manifest["modules"])
     say("Verilog", f"{package.verilog}, {lines:,} lines, {modules} modules.")
@@ -209,10 +219,14 @@ def _engine(config: TileConfig, progress: ProgressReporter, say: Say, out_dir: P
         lint([package.verilog.with_suffix(".vlt"), package.verilog])
         slang([package.verilog])
     say("Lint", "Verilator and slang find no fault in it.")
-    with progress.task("compiling a simulator; half a minute, the first time"):
+    with progress.task("compiling a simulator; a minute, the first time"):
         engine = simulate(package)
     made = "from the cache" if engine.build.cached else f"made in {engine.build.seconds:.0f} s"
-    say("Simulator", f"that Verilog, compiled by Verilator ({made}).")
+    say(
+        "Simulator",
+        f"that Verilog with a model of {config.timing.upper()} that checks every command, compiled "
+        f"by Verilator ({made}).",
+    )
     return engine
 
 
@@ -240,7 +254,8 @@ def _matrices(config: TileConfig, say: Say) -> list[_Matrix]:
 
 
 def _table(runs: list[_Run]) -> Table:
-    table = Table("", "size", "tokens", "beats", "cycles", "beats per cycle", box=box.SIMPLE_HEAD)
+    heads = ("size", "tokens", "beats", "cycles", "beats per cycle", "delivered")
+    table = Table("", *heads, box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:
         column.justify = "right"
     for run in runs:
@@ -253,6 +268,7 @@ def _table(runs: list[_Run]) -> Table:
                 f"{measured.beats.total:,}",
                 f"{measured.cycles:,}",
                 f"{measured.beats_per_cycle:.3f}",
+                "" if product.prefetch else f"{measured.delivered:.3f}",
             )
     return table
 
@@ -264,10 +280,14 @@ def _explain(config: TileConfig, runs: list[_Run], say: Say) -> None:
     own = max(run.engine_error for run in runs)
     say(
         "Beats",
-        f"memory brings one per cycle, {config.beat_bytes} bytes of weights or scales: a rate of 1 "
-        "is the roofline.",
+        f"memory brings at most one per cycle, {config.beat_bytes} bytes of weights or scales: a "
+        "rate of 1 is the roofline.",
     )
-    say("Decode", "is one token alone, from its first beat to its last result.")
+    say(
+        "Delivered",
+        "is the part of these cycles in which the engine got a beat, from the first request on.",
+    )
+    say("Decode", "is one token alone, from asking for its first beat to its last result.")
     say(
         "Prefetched",
         f"means that the clock starts with the activations, when {prefetched} beats wait in the "

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from gen.layout import Beats
 from gen.package import Package
@@ -21,7 +22,7 @@ from sim import verilator
 from sim.golden import fp32
 from sim.products import Product, save
 
-__all__ = ["HardwareError", "Measurement", "Simulation", "simulate"]
+__all__ = ["HardwareError", "Measurement", "Simulation", "measure", "simulate"]
 
 
 class HardwareError(Exception):
@@ -73,6 +74,66 @@ class Measurement:
         return self.beats.element / self.cycles
 
 
+M = TypeVar("M", bound=Measurement)
+
+
+def measure(
+    package: Package,
+    build: verilator.Build,
+    products: Sequence[Product],
+    testbench: str,
+    env: Mapping[str, str],
+    measurement: type[M],
+) -> list[M]:
+    """Run products on a testbench, and return what it reports of each.
+
+    Parameters
+    ----------
+    package, build
+        The design, and its simulation.
+    products
+        What to run.
+    testbench
+        Name of the module: testbenches import this package, not the other way round.
+    env
+        Environment variables for it, beside those of `tb.run_mac`.
+    measurement
+        Class of what is returned; the report has its fields, `values` and `beats` apart.
+
+    Raises
+    ------
+    HardwareError, ToolError
+        See `Simulation.run`.
+    """
+    config = package.config
+    values = [product.golden(config) for product in products]
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=package.directory)).absolute()
+    jobs, report = work / "jobs.npz", work / "report.json"
+    save(jobs, products, values)
+    report.write_text("[]")
+    results = build.run(
+        testbench,
+        seed=0,
+        work_dir=work,
+        env={
+            "JALAPENO_CONFIG": config.to_json(),
+            "JALAPENO_JOBS": str(jobs),
+            "JALAPENO_REPORT": str(report),
+            **env,
+        },
+    )
+    measured = json.loads(report.read_text())
+    for message in results.failed.values():
+        name = products[len(measured)].name  # those before it are in the report
+        reason = message.partition("\n")[0]
+        raise HardwareError(f"The hardware failed in {name}: {reason}; log {results.log}")
+    shutil.rmtree(work)
+    return [
+        measurement(value, beats=product.beats(config), **fields)
+        for product, value, fields in zip(products, values, measured, strict=True)
+    ]
+
+
 @dataclass(frozen=True)
 class Simulation:
     """A matrix engine that can be run.
@@ -109,32 +170,7 @@ class Simulation:
         ToolError
             If the simulation crashed.
         """
-        config = self.package.config
-        values = [product.golden(config) for product in products]
-        work = Path(tempfile.mkdtemp(prefix="run-", dir=self.package.directory)).absolute()
-        jobs, report = work / "jobs.npz", work / "report.json"
-        save(jobs, products, values)
-        report.write_text("[]")
-        results = self.build.run(
-            "tb.run_mac",  # by name: testbenches import this package, not the other way round
-            seed=0,
-            work_dir=work,
-            env={
-                "JALAPENO_CONFIG": config.to_json(),
-                "JALAPENO_JOBS": str(jobs),
-                "JALAPENO_REPORT": str(report),
-            },
-        )
-        measured = json.loads(report.read_text())
-        for message in results.failed.values():
-            name = products[len(measured)].name  # those before it are in the report
-            reason = message.partition("\n")[0]
-            raise HardwareError(f"The hardware failed in {name}: {reason}; log {results.log}")
-        shutil.rmtree(work)
-        return [
-            Measurement(value, beats=product.beats(config), **fields)
-            for product, value, fields in zip(products, values, measured, strict=True)
-        ]
+        return measure(self.package, self.build, products, "tb.run_mac", {}, Measurement)
 
 
 def simulate(package: Package) -> Simulation:

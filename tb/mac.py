@@ -62,7 +62,7 @@ class Job:
         Let spare lanes work.
     chunk
         Blocks of K per operation; by default all of K in one, if the engine takes so many.
-    activation_column, activation_stride, result_column, result_stride
+    activation_column, activation_stride, result_column, result_stride, result_pitch
         See `OperationLayout`; the strides default to just enough.
     """
 
@@ -82,6 +82,7 @@ class Job:
     activation_stride: int | None = None
     result_column: int = 0
     result_stride: int | None = None
+    result_pitch: int = 0
 
     @property
     def rows(self) -> int:
@@ -178,6 +179,7 @@ class Job:
             "activation_stride": activation_stride,
             "result_column": self.result_column,
             "result_stride": result_stride,
+            "result_pitch": self.result_pitch,
         }
 
     def activation(self, config: TileConfig, token: int, column: int) -> int:
@@ -198,7 +200,7 @@ class Job:
         )
 
     def expected(self, config: TileConfig) -> dict[tuple[int, int], int]:
-        """Return the bits of every result, by token and column."""
+        """Return the bits of every result, by row and column."""
         tokens = np.arange(self.rows) // self.heads
         last = self.activations.length - 1 if self.last is None else self.last
         blocks = (last + tokens * self.last_step) // BLOCK + 1
@@ -212,10 +214,13 @@ class Job:
         hi = self.outputs if self.hi is None else self.hi
         valid = (output >= self.lo + shift) & (output < hi + shift)
         bits = np.where(valid, results.view(np.uint32), 0)
+        first = (
+            self.result_column
+            + self.result_pitch * tokens
+            + self.strides[1] * (np.arange(self.rows) % self.heads)
+        )
         return {
-            (row // self.heads, self.result_column + row % self.heads * self.strides[1] + j): int(
-                bits[row, j]
-            )
+            (row, int(first[row]) + j): int(bits[row, j])
             for row in np.flatnonzero(self.active).tolist()
             for j in range(self.outputs)
         }
@@ -235,7 +240,16 @@ class MacTestbench:
         The design.
     config
         Its configuration.
+
+    Attributes
+    ----------
+    OPERANDS
+        Name of the stream that the operands come from: here, that of their beats.
+    checked
+        Results compared.
     """
+
+    OPERANDS = "beats"
 
     def __init__(self, dut: Any, config: TileConfig) -> None:
         self.dut = dut
@@ -246,17 +260,33 @@ class MacTestbench:
         self._result = ResultLayout(config)
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
         dut.rst.value = 1
-        self.registers = RegisterDriver(dut, MatrixEngine(config).register_map)
+        self.registers = self._open_registers()
         self.operations = StreamSource(dut, "operations")
-        self.beats = StreamSource(dut, "beats")
+        self.operands = StreamSource(dut, self.OPERANDS)
         self.activations = StreamSource(dut, "activations")
         self.requests = StreamSink(dut, "requests", self._answer)
         self.results = StreamSink(dut, "results", self._compare)
-        self._sources = (self.operations, self.beats, self.activations)
+        self._sources = (self.operations, self.operands, self.activations)
         self._asked: deque[tuple[Job, int]] = deque()
         self._expected: deque[dict[tuple[int, int], int]] = deque()
+        self._left: deque[int] = deque()  # results of each operation that delivers some
         self.checked = 0
-        self.cycle = 0
+
+    def _open_registers(self) -> RegisterDriver:
+        """Return the way to the registers of the engine."""
+        return RegisterDriver(self.dut, MatrixEngine(self.config).register_map)
+
+    async def prepare(self, job: Job) -> None:
+        """Put what a job needs where the design finds it; must come before `submit`."""
+
+    def _supply(self, job: Job) -> None:
+        """Queue the operand of a job."""
+        beats = job.beats(self.config)
+        self.operands.send(*(int.from_bytes(beat.tobytes(), "little") for beat in beats))
+
+    async def taken(self) -> int:
+        """Return how many beats the engine took since reset."""
+        return (await self.registers.counters())["beats"]
 
     async def reset(self) -> None:
         """Reset the engine and forget everything under way."""
@@ -267,13 +297,14 @@ class MacTestbench:
             source.reset()
         self._asked.clear()
         self._expected.clear()
+        self._left.clear()
         await RisingEdge(self.dut.clk)
         self.dut.rst.value = 0
         await RisingEdge(self.dut.clk)
 
     def pause(self, rng: random.Random | None) -> None:
         """Choose new pauses for all streams at random, or none."""
-        for stream in (self.operations, self.beats, self.activations, self.requests, self.results):
+        for stream in (*self._sources, self.requests, self.results):
             stream.pauses = any_pauses(rng) if rng else never()
 
     def submit(self, job: Job) -> None:
@@ -285,9 +316,11 @@ class MacTestbench:
             blocks = int(job.active.sum()) * operation["blocks"]
             if blocks:
                 self._asked.append((job, blocks))
+                if operation["drain"]:
+                    self._left.append(int(job.active.sum()) * operation["outputs"])
         if expected:
             self._expected.append(expected)
-        self.beats.send(*(int.from_bytes(b.tobytes(), "little") for b in job.beats(self.config)))
+        self._supply(job)
 
     async def finish(self, cycles: int) -> int:
         """Wait until every result was checked; return the cycles this took.
@@ -327,15 +360,15 @@ class MacTestbench:
         self.activations.send(job.activation(self.config, token, column))
 
     def _compare(self, payload: int) -> None:
-        token, column, keep, values = unpack(
-            self._result, payload, "token", "column", "keep", "values"
+        row, column, keep, values, last = unpack(
+            self._result, payload, "row", "column", "keep", "values", "last"
         )
         assert keep, "a result transfer without a result"
         for i in range(self.config.vec_lanes):
             if keep >> i & 1:
                 assert self._expected, "a result too many"
                 expected = self._expected[0]
-                place = token, column + i
+                place = row, column + i
                 assert place in expected, f"result {place} was not expected, or came twice"
                 value = values >> 32 * i & 0xFFFF_FFFF
                 want = expected.pop(place)
@@ -343,6 +376,10 @@ class MacTestbench:
                 self.checked += 1
                 if not expected:
                     self._expected.popleft()
+        self._left[0] -= keep.bit_count()
+        assert last == (self._left[0] == 0), f"result {row, column}: last is {last}"
+        if last:
+            self._left.popleft()
 
 
 def unpack(layout: Any, payload: int, *names: str) -> list[int]:

@@ -30,8 +30,8 @@ from sim.products import Product, load
 from tb.mac import Job, MacTestbench
 from tb.stream import never
 
-QUIET = 16
-"""Cycles without a beat taken after which the stream buffer counts as full."""
+QUIET = 500
+"""Cycles without a beat taken after which the stream buffer counts as full: more than a refresh."""
 
 
 @dataclass(kw_only=True)
@@ -78,29 +78,38 @@ async def measure(bench: MacTestbench, product: Product, results: fp32.Floats) -
     """Run a product on an engine fresh from reset, and return what was measured.
 
     The cycles are those since the product was handed to the drivers, which is a cycle or two before
-    they offer anything.
+    they offer anything; with `Product.prefetch`, since the first activation was.
     """
     await bench.reset()
-    config, compared, taken = bench.config, bench.checked, bench.beats.sent
+    config, compared, prefetched = bench.config, bench.checked, 0
     fits = product.weights.blocks <= config.act_blocks
-    for rows in product.passes(config):
-        bench.submit(
-            GivenJob(
-                product.activations[rows],
-                product.weights,
-                pair=product.pair,
-                chunk=None if fits else config.act_blocks,
-                results=results[rows],
-            )
+    jobs = [
+        GivenJob(
+            product.activations[rows],
+            product.weights,
+            pair=product.pair,
+            chunk=None if fits else config.act_blocks,
+            results=results[rows],
         )
+        for rows in product.passes(config)
+    ]
+    for job in jobs:
+        await bench.prepare(job)
     if product.prefetch:
-        await fill_buffer(bench)
-    prefetched = bench.beats.sent - taken
-    before = cocotb.start_soon(bench.registers.counters())  # their snapshot is taken at once
+        bench.activations.pauses = itertools.repeat(True)
+        for job in jobs:
+            bench.submit(job)
+        prefetched = await fill_buffer(bench)
+    old = await bench.registers.counters()
     start = time.perf_counter()
+    if product.prefetch:
+        bench.activations.pauses = never()
+    else:
+        for job in jobs:
+            bench.submit(job)
     cycles = await bench.finish(10 * product.beats(config).total + 10_000)
     seconds = time.perf_counter() - start
-    old, new = await before, await bench.registers.counters()
+    new = await bench.registers.counters()
     return {
         "compared": bench.checked - compared,
         "cycles": cycles,
@@ -110,12 +119,11 @@ async def measure(bench: MacTestbench, product: Product, results: fp32.Floats) -
     }
 
 
-async def fill_buffer(bench: MacTestbench) -> None:
-    """Withhold the activations until no more beats are taken."""
-    bench.activations.pauses = itertools.repeat(True)
-    taken = -1
-    while taken != bench.beats.sent:
-        taken = bench.beats.sent
+async def fill_buffer(bench: MacTestbench) -> int:
+    """Wait until no more beats are taken; return how many were."""
+    before, taken = -1, 0
+    while before != taken:
         for _ in range(QUIET):
             await RisingEdge(bench.dut.clk)
-    bench.activations.pauses = never()
+        before, taken = taken, await bench.taken()
+    return taken

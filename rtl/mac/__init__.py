@@ -2,6 +2,7 @@
 
 from rtl.mac.engine import MatrixEngine
 from rtl.mac.geometry import MacGeometry
+from rtl.mac.operand_stream import OperandLayout, OperandStream
 from rtl.mac.operation import (
     ActivationLayout,
     ActivationRequestLayout,
@@ -14,6 +15,8 @@ __all__ = [
     "ActivationRequestLayout",
     "MacGeometry",
     "MatrixEngine",
+    "OperandLayout",
+    "OperandStream",
     "OperationLayout",
     "ResultLayout",
 ]

@@ -94,7 +94,7 @@ class RowLayout(data.StructLayout):
     Members
     -------
     token : unsigned
-        Row of the results.
+        Its token, with which ranges move.
     column : unsigned
         Column of its first result.
     maximum : unsigned(8)
@@ -157,7 +157,10 @@ class RowWalk(wiring.Component):
         head = Signal.like(operation.heads)
         offset = Signal.like(operation.activation_column)  # of the head
         result = Signal.like(operation.result_column)
+        results = Signal.like(operation.result_column)  # of the token
+        next_results = Signal.like(results)
         m.d.comb += [
+            next_results.eq(results + operation.result_pitch),
             self.activation.eq(operation.activation_column + offset + self.block),
             self.result.eq(operation.result_column + result),
             self.last_row.eq(self.row == operation.rows - 1),
@@ -174,11 +177,18 @@ class RowWalk(wiring.Component):
                 m.d.sync += [
                     head.eq(0),
                     offset.eq(0),
-                    result.eq(0),
+                    result.eq(next_results),
+                    results.eq(next_results),
                     self.token.eq(self.token + 1),
                 ]
             with m.If(self.last_row):
-                m.d.sync += [self.row.eq(0), self.token.eq(0), self.block.eq(self.block + 1)]
+                m.d.sync += [
+                    self.row.eq(0),
+                    self.token.eq(0),
+                    result.eq(0),
+                    results.eq(0),
+                    self.block.eq(self.block + 1),
+                ]
             with m.If(self.last):
                 m.d.sync += self.block.eq(0)
         return m

@@ -107,17 +107,26 @@ class Drain(wiring.Component):
                 )
 
         # First stage: accumulators, maxima and row entry are on their way out of their memories.
-        row = self._row_entry(m, step)
+        number = Signal(range(config.lanes), name="row_number")
+        for i in range(config.lanes):
+            with m.If(step.row[i]):
+                m.d.comb += number.eq(i)
+        row = self._row_entry(m, step, number)
         maxima = self._maxima(m, step)
         read = Signal(DrainStepLayout(config))
+        read_number = Signal.like(number)
         constant = Signal(EXPONENT)
         with m.If(self.advance):
-            m.d.sync += [read.eq(step), constant.eq(self._constant(operation))]
+            m.d.sync += [
+                read.eq(step),
+                read_number.eq(number),
+                constant.eq(self._constant(operation)),
+            ]
 
         # Second stage: they are there. Choose the slice and say what each result is.
         wanted = read.group.operation
         offset = Mux(wanted.range_step, row.token, 0)
-        head = Signal(ResultLayout(config))  # token, column and keep of the results on their way
+        head = Signal(ResultLayout(config))  # all but the values of the results on their way
         head_valid = Signal()
         overflow = Signal(lanes)
         rounders = []
@@ -128,11 +137,11 @@ class Drain(wiring.Component):
                 for s, n in enumerate(range(i, geometry.drain_width, lanes)):
                     with m.Case(s):
                         m.d.comb += [value.eq(self.values[n]), maximum.eq(maxima[n])]
-            number = Signal(signed(len(read.first) + 1), name=f"number{i}")
+            output = Signal(signed(len(read.first) + 1), name=f"output{i}")
             in_range = Signal(name=f"in_range{i}")
             m.d.comb += [
-                number.eq(read.first + i),
-                in_range.eq((number >= wanted.lo + offset) & (number < wanted.hi + offset)),
+                output.eq(read.first + i),
+                in_range.eq((output >= wanted.lo + offset) & (output < wanted.hi + offset)),
             ]
             chosen = Signal(AccumulatorLayout(geometry), name=f"chosen{i}")
             lsb = Signal(EXPONENT, name=f"lsb{i}")
@@ -157,9 +166,11 @@ class Drain(wiring.Component):
         with m.If(self.advance):
             m.d.sync += [
                 head_valid.eq(read.valid),
-                head.token.eq(row.token),
+                head.row.eq(read_number),
+                head.output.eq(read.first),
                 head.column.eq(row.column + read.first),
                 head.keep.eq(read.keep),
+                head.last.eq(read.last),
             ]
         # The anchor makes overflow impossible, so one in a valid result is a fault of the hardware
         # or of the operand.
@@ -197,16 +208,12 @@ class Drain(wiring.Component):
             m.d.sync += [aside.eq(rounded), aside_valid.eq(1)]
         return m
 
-    def _row_entry(self, m: Module, step: Any) -> Any:
-        """Keep the row table; return the entry of the row read, a cycle later."""
+    def _row_entry(self, m: Module, step: Any, number: Value) -> Any:
+        """Keep the row table; return the entry of row `number`, a cycle later."""
         config = self.config
         table = Memory(shape=RowLayout(config), depth=1 << row_table_address(config), init=[])
         m.submodules.row_table = table
         write, read = table.write_port(), table.read_port()
-        number = Signal(range(config.lanes), name="row_number")
-        for i in range(config.lanes):
-            with m.If(step.row[i]):
-                m.d.comb += number.eq(i)
         entry = Signal(RowLayout(config), name="row_entry")
         m.d.comb += [
             write.en.eq(self.row_write),

@@ -33,6 +33,8 @@ class DrainStepLayout(data.StructLayout):
         Output neuron of the first result.
     keep : unsigned(vec_lanes)
         Which results exist.
+    last : unsigned(1)
+        The operation is through with this.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -47,6 +49,7 @@ class DrainStepLayout(data.StructLayout):
                 "row": config.lanes,
                 "first": unsigned(OUTPUT_BITS + 1),
                 "keep": config.vec_lanes,
+                "last": 1,
             }
         )
 
@@ -159,7 +162,8 @@ class DrainWalk(wiring.Component):
             last.eq(go & (nobody | (last_slice & last_row & last_word))),
             queue.r_en.eq(last),
             self.drained.eq(Mux(last, 1 << bank, 0)),
-            self.retired.eq(last & last_group),
+            step.last.eq(last & last_group),
+            self.retired.eq(step.last),
         ]
         with m.If(go):
             m.d.sync += part.eq(part + 1)

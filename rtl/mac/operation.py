@@ -63,9 +63,9 @@ class OperationLayout(data.StructLayout):
     activation_column, activation_stride : unsigned
         Block column of head 0's first block in a token's activations, and the distance in blocks
         from one head to the next.
-    result_column, result_stride : unsigned
-        Column of head 0's first result in a token's results, and the distance from one head to the
-        next.
+    result_column, result_stride, result_pitch : unsigned
+        Column of the first result of token 0, head 0, and the distances from one head and from one
+        token to the next.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -94,6 +94,7 @@ class OperationLayout(data.StructLayout):
                 "activation_stride": column,
                 "result_column": column,
                 "result_stride": column,
+                "result_pitch": column,
             }
         )
 
@@ -170,22 +171,28 @@ class ResultLayout(data.StructLayout):
 
     Members
     -------
-    token : unsigned
-        Row of the results.
+    row : unsigned
+        Row of the operation.
+    output : unsigned
+        Output neuron of the first value.
     column : unsigned
         Column of the first value.
     keep : unsigned(vec_lanes)
         Which values there are; the others are beyond the last output.
     values : array of 32 bits
         IEEE binary32.
+    last : unsigned(1)
+        Nothing of the operation follows. One without rows has no results at all.
     """
 
     def __init__(self, config: TileConfig) -> None:
         super().__init__(
             {
-                "token": range(config.lanes),
+                "row": range(config.lanes),
+                "output": unsigned(OUTPUT_BITS),
                 "column": unsigned(OUTPUT_BITS),
                 "keep": unsigned(config.vec_lanes),
                 "values": data.ArrayLayout(32, config.vec_lanes),
+                "last": 1,
             }
         )

@@ -4,41 +4,12 @@ Each is a change of one expression in a copy of `rtl`. They take a build each, s
 few run at night; `docs/verification.md` lists them.
 """
 
-import os
-import shutil
-import subprocess
-import sys
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
 
-import rtl
 from rtl.config import PRESETS
-from sim import verilator
+from tests.tb.mutants import Mutant, notice, params
 
-ROOT = Path(rtl.__file__).parents[1]
 CONFIG = PRESETS["nano"]
-EMIT = """
-import sys
-from gen.verilog import emit
-from rtl.config import PRESETS
-from rtl.mac import MatrixEngine
-config = PRESETS["nano"]
-design = emit(MatrixEngine(config), "mac", config)
-sys.stdout.write("\\n".join([design.top, " ".join(p.name for p in design.ports), design.text]))
-"""
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A fault: in `file`, `good` is replaced by `bad`."""
-
-    name: str
-    file: str
-    good: str
-    bad: str
-
 
 MAC = [
     Mutant(
@@ -166,41 +137,6 @@ SAMPLE = 2
 """Faults that also run by day."""
 
 
-def emit_mutant(mutant: Mutant, folder: Path) -> tuple[str, list[str], str]:
-    """Return top, ports and text of the engine with the fault."""
-    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "rtl" / mutant.file
-    text = path.read_text()
-    assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
-    path.write_text(text.replace(mutant.good, mutant.bad))
-    output = subprocess.run(
-        [sys.executable, "-c", EMIT],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    top, ports, verilog = output.split("\n", maxsplit=2)
-    return top, ports.split(), verilog
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(mutant, id=mutant.name, marks=[] if i < SAMPLE else [pytest.mark.nightly])
-        for i, mutant in enumerate(MAC)
-    ],
-)
+@pytest.mark.parametrize("mutant", params(MAC, SAMPLE))
 def test_the_matrix_engine_tests_notice(mutant, tmp_path):
-    top, ports, verilog = emit_mutant(mutant, tmp_path)
-    build = verilator.build({f"{top}.sv": verilog}, top, ports)
-    results = build.run(
-        "tb.test_mac",
-        seed=1,
-        work_dir=tmp_path / "run",
-        env={"JALAPENO_CONFIG": CONFIG.to_json()},
-        timeout=300,
-    )
-    assert results.failed, f"no test noticed: {mutant.name}"
-    print("noticed by", ", ".join(results.failed))
+    notice("mac", mutant, CONFIG, tmp_path)

@@ -1,0 +1,83 @@
+"""Faults put into hardware on purpose, each a change of one expression in a copy of `rtl`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import rtl
+from rtl.config import TileConfig
+from sim import verilator
+
+ROOT = Path(rtl.__file__).parents[1]
+EMIT = """
+import json, sys
+from gen.blocks import find
+from gen.verilog import emit
+from rtl.config import TileConfig
+block, config = sys.argv[1], TileConfig.from_dict(json.loads(sys.argv[2]))
+design = emit(find(block).build(config), block, config)
+sys.stdout.write("\\n".join([design.top, " ".join(p.name for p in design.ports), design.text]))
+"""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault: in `file`, under ``rtl``, `good`, which is there once, is replaced by `bad`."""
+
+    name: str
+    file: str
+    good: str
+    bad: str
+    config: str = "nano"
+
+
+def params(mutants: Sequence[Mutant], sample: int) -> list:
+    """Parameters for pytest: all but the first few run at night, since each takes a build."""
+    return [
+        pytest.param(mutant, id=mutant.name, marks=[] if i < sample else [pytest.mark.nightly])
+        for i, mutant in enumerate(mutants)
+    ]
+
+
+def emit_mutant(
+    block: str, mutant: Mutant, config: TileConfig, folder: Path
+) -> tuple[str, list[str], str]:
+    """Return top, ports and text of a block with the fault."""
+    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "rtl" / mutant.file
+    text = path.read_text()
+    assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
+    path.write_text(text.replace(mutant.good, mutant.bad))
+    output = subprocess.run(
+        [sys.executable, "-c", EMIT, block, config.to_json()],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    top, ports, verilog = output.split("\n", maxsplit=2)
+    return top, ports.split(), verilog
+
+
+def notice(block: str, mutant: Mutant, config: TileConfig, folder: Path) -> None:
+    """Fail unless a cocotb test of the block fails."""
+    top, ports, verilog = emit_mutant(block, mutant, config, folder)
+    results = verilator.build({f"{top}.sv": verilog}, top, ports).run(
+        f"tb.test_{block}",
+        seed=1,
+        work_dir=folder / "run",
+        env={
+            "JALAPENO_CONFIG": config.to_json(),
+            "COCOTB_MAX_FAILURES": "1",  # one is enough
+        },
+        timeout=300,
+    )
+    assert results.failed, f"no test noticed: {mutant.name}"
+    print("noticed by", next(iter(results.failed)))
