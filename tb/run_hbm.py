@@ -31,6 +31,7 @@ ROWS = int(os.environ["JALAPENO_HBM_ROWS"])
 REPORT = Path(os.environ["JALAPENO_REPORT"])
 
 SEQUENTIAL = 40_000
+HOST = 8_000
 RANDOM = 6_000
 MIXED = 24_000
 """Beats, or reads of 64 bytes per pseudo-channel."""
@@ -71,6 +72,13 @@ async def sequential(dut: Any, timing: str) -> dict[str, Any]:
     bench = await filled(dut, timing, SEQUENTIAL)
     bench.ports["matrix"].read(0, SEQUENTIAL)
     return await run(bench, SEQUENTIAL)
+
+
+async def host(dut: Any, timing: str) -> dict[str, Any]:
+    """One long read through the host port, whose reorder buffer is small."""
+    bench = await filled(dut, timing, HOST)
+    bench.ports["host"].read(0, HOST)
+    return await run(bench, HOST)
 
 
 async def random64(dut: Any, timing: str) -> dict[str, Any]:
@@ -149,7 +157,7 @@ async def mix4k(dut: Any, timing: str) -> dict[str, Any]:
 PATTERNS = {
     f"{measure.__name__}.{timing}": functools.partial(measure, timing=timing)
     for timing in ("hbm3-6400", "hbm4-8000")
-    for measure in (sequential, random64, mix64, mix4k, idle)
+    for measure in (sequential, host, random64, mix64, mix4k, idle)
 }
 """What is measured."""
 

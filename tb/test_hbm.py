@@ -10,6 +10,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from rtl.config import TileConfig
+from rtl.hbm.policy import READ_BATCH
 from rtl.hbm.ports import ADDRESS_BITS
 from rtl.hbm.timing import TIMINGS
 from sim.hbm.beats import UNWRITTEN
@@ -17,6 +18,9 @@ from tb.hbm_clients import HbmTestbench
 
 CONFIG = TileConfig.from_dict(json.loads(os.environ["JALAPENO_CONFIG"]))
 ROWS = int(os.environ["JALAPENO_HBM_ROWS"])
+LONG = int(os.environ.get("JALAPENO_HBM_CYCLES", "0"))
+"""Cycles of the long run; 0 leaves it out."""
+
 READERS = ("matrix", "l1", "host")
 
 
@@ -96,6 +100,55 @@ async def sequential(dut, name):
     tally = bench.hbm.tally()
     assert tally["refpb"] >= 16 * (cycles // bench.timing.refi)
     assert beats / cycles > 0.97
+
+
+@cocotb.test()
+@cocotb.parametrize(name=["hbm3-6400", "hbm4-8000"], read_batch=[0, READ_BATCH])
+async def nobody_waits_for_ever(dut, name, read_batch):
+    """Three clients write as fast as they can; reads still get through (asserted in the hardware).
+
+    Without turns of their own (`read_batch` 0), reads live on what has waited for long.
+    """
+    bench = await started(dut, name)
+    await bench.registers.write("control", 0)
+    await bench.registers.write("read_batch", read_batch)
+    await bench.registers.write("patience", 256)
+    await bench.registers.write("control", 1)
+    rng = random.Random(random.getrandbits(32))
+    share = bench.beats // 4
+    regions = {writer: (i + 1) * share for i, writer in enumerate(bench.writers)}
+    bench.owner = lambda beat: bench.writers[max(beat // share - 1, 0)]  # type: ignore[method-assign]
+    whole = (1 << bench.beat_bytes) - 1
+    for i, (writer, start) in enumerate(regions.items()):
+        data = [(rng.getrandbits(8 * bench.beat_bytes), whole) for _ in range(4000)]
+        # A quarter of the banks apart, so that nothing but the data bus holds them up.
+        bench.ports[writer].write(start + 16 * i * bench.timing.banks, data)
+    for _ in range(200):
+        bench.ports["matrix"].read(rng.randrange(share // 4) * 4, 2)
+    cycles = await bench.finish()
+    counters = await bench.registers.counters()
+    dut._log.info(f"{name}, read_batch {read_batch}: {cycles} cycles, {counters}")
+
+
+@cocotb.test(skip=not LONG)
+async def a_long_run(dut):
+    """Streams, everybody at random, and rest, over many refresh intervals without a reset."""
+    bench = await started(dut)
+    rng = random.Random(random.getrandbits(32))
+    start, checked = bench.now, bench.checked
+    while bench.now - start < LONG:
+        await mix(bench, rng, 200)
+        bench.ports["matrix"].read(rng.randrange(bench.beats // 2), rng.randrange(10_000))
+        await bench.finish()
+        await bench.cycles(rng.randrange(4 * bench.timing.refi))
+        await bench.hbm.clear()  # the reference would grow without bound
+        bench.forget()
+    tally, intervals = bench.hbm.tally(), (bench.now - start) // bench.timing.refi
+    dut._log.info(
+        f"{bench.now - start} cycles, {bench.checked - checked} beats compared, {tally}; "
+        f"{await bench.registers.counters()}"
+    )
+    assert tally["refpb"] >= CONFIG.pseudo_channels * bench.timing.banks * (intervals - 1)
 
 
 @cocotb.test()

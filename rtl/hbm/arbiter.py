@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.utils import ceil_log2
 
 
 def lowest(value: Value) -> Value:
@@ -67,3 +68,11 @@ def select(grant: Value, values: list[Value]) -> Value:
     for i, value in enumerate(values[1:], 1):
         result = result | (value & grant[i].replicate(len(value)))
     return result
+
+
+def number(grant: Value) -> Value:
+    """Return the number of the one that is granted, or zero."""
+    size = len(grant)
+    return Cat(
+        Cat(grant[i] for i in range(size) if i >> bit & 1).any() for bit in range(ceil_log2(size))
+    )

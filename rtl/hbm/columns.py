@@ -20,8 +20,9 @@ GROUPS = 4
 class Columns(wiring.Component):
     """Choose accesses whose rows are open.
 
-    Reads go on until `urgent`, or until there are none; writes until there are none, or until they
-    had their turn and reads wait.
+    Reads go on until `urgent` and they had their turn, or until there are none; writes until there
+    are none, or until they had their turn and reads wait. Who has waited for long comes first, and
+    turns the bus.
 
     Parameters
     ----------
@@ -40,8 +41,10 @@ class Columns(wiring.Component):
         Something waits at any bank.
     urgent : In
         There are many writes, or someone waits for one.
-    batch, patience : In
-        Writes of a turn; cycles of a turn, of either direction, while the other waits.
+    overdue, due_here, due_there : In
+        See `rtl.hbm.waiting.Waiting`.
+    read_batch, batch, patience : In
+        Reads and writes of a turn; cycles of a turn, of either direction, while the other waits.
     grant : Out
         The bank whose access is given.
     writing : Out
@@ -61,6 +64,10 @@ class Columns(wiring.Component):
                 "read_waits": In(1),
                 "write_waits": In(1),
                 "urgent": In(1),
+                "overdue": In(banks),
+                "due_here": In(1),
+                "due_there": In(1),
+                "read_batch": In(8),
                 "batch": In(8),
                 "patience": In(12),
                 "grant": Out(banks),
@@ -98,7 +105,7 @@ class Columns(wiring.Component):
         ready = Signal(self.banks)
         m.d.comb += ready.eq(self.fits & Cat(Cat(may).bit_select(group[b], 1) for b in banks))
         # First the oldest; then the groups take turns, and the banks within them.
-        first = oldest(m, "first", ready, [self.ages[i] for i in range(len(AGES))])
+        first = oldest(m, "first", ready, [*self.ages, self.overdue])
         turn = Signal(GROUPS)
         choices = []
         for g in range(GROUPS):
@@ -111,18 +118,20 @@ class Columns(wiring.Component):
         ]
 
         given, passed = Signal(8), Signal(12)
-        tired = Signal()
+        tired, enough, ends = Signal(), Signal(), Signal()
         m.d.comb += [
             tired.eq(passed >= self.patience),
-            self.turned.eq(
+            enough.eq(given >= Mux(self.writing, self.batch, self.read_batch)),
+            ends.eq(
                 Mux(
                     self.writing,
-                    ~self.write_waits | (self.read_waits & ((given >= self.batch) | tired)),
-                    self.write_waits & (self.urgent | ~self.read_waits | tired),
+                    ~self.write_waits | (self.read_waits & (enough | tired)),
+                    self.write_waits & (~self.read_waits | (self.urgent & enough) | tired),
                 )
             ),
+            self.turned.eq((ends | self.due_there) & ~self.due_here),
         ]
-        m.d.sync += given.eq(given + (write & (given < self.batch)))
+        m.d.sync += given.eq(given + (self.grant.any() & ~enough))
         with m.If(Mux(self.writing, self.read_waits, self.write_waits) & ~tired):
             m.d.sync += passed.eq(passed + 1)
         with m.If(self.turned):

@@ -66,7 +66,7 @@ class SecdedDecoder(Leaf):
         The word, with a single error corrected; as read where that is not possible.
     single : Out
         One bit, of data or check byte, was wrong: `corrected` is right.
-    double : Out
+    uncorrectable : Out
         More than one was: `corrected` is not to be trusted.
     """
 
@@ -77,7 +77,7 @@ class SecdedDecoder(Leaf):
                 "check": In(CHECK_BITS),
                 "corrected": Out(DATA_BITS),
                 "single": Out(1),
-                "double": Out(1),
+                "uncorrectable": Out(1),
             }
         )
 
@@ -98,6 +98,6 @@ class SecdedDecoder(Leaf):
             wrong_check.eq(Cat(syndrome == 1 << j for j in range(CHECK_BITS))),
             self.corrected.eq(self.data ^ wrong),
             self.single.eq(wrong.any() | wrong_check.any()),
-            self.double.eq(syndrome.any() & ~self.single),
+            self.uncorrectable.eq(syndrome.any() & ~self.single),
         ]
         return m

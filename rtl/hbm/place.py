@@ -8,6 +8,9 @@ from amaranth.lib import data
 from rtl.hbm.interface import BANK_BITS, COLUMN_BITS, ROW_BITS
 from rtl.hbm.ports import ADDRESS_BITS
 
+BANKS = 1 << BANK_BITS
+"""Banks for which there is hardware; the geometry says how many exist."""
+
 LOW_COLUMNS = 1
 """64 bytes stay in one bank."""
 
@@ -137,6 +140,12 @@ def group_of(groups: Value, bank: int) -> Value:
 def within_of(groups: Value, bank: int) -> Value:
     """Return the number of a bank in its group."""
     return Mux(groups[2], bank >> 2, Mux(groups[1], bank >> 1, bank))[:WITHIN_BITS]
+
+
+def exists(geometry: data.View, bank: int) -> Value:
+    """Return whether there is a bank of this number."""
+    groups, within = geometry.groups, geometry.within
+    return Cat(groups[g] & within[w] for g in range(3) for w in range(4) if bank < 1 << g + w).any()
 
 
 def fingerprint(row: Value, column: Value) -> Value:

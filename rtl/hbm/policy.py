@@ -10,7 +10,8 @@ from rtl.hbm.refresh import PERIOD_BITS
 from rtl.hbm.timing import Timing
 
 HIGH = 80
-BATCH = 76
+BATCH = 128
+READ_BATCH = 32
 PATIENCE = 1024
 
 REFRESH_SLACK = 8
@@ -22,7 +23,7 @@ class PolicyLayout(data.StructLayout):
 
     Fields
     ------
-    high, batch, patience
+    high, read_batch, batch, patience
         See `rtl.hbm.columns.Columns`; `high` is how many writes are many.
     period, late, last, together
         See `rtl.hbm.refresh.Refresher`.
@@ -32,6 +33,7 @@ class PolicyLayout(data.StructLayout):
         super().__init__(
             {
                 "high": 7,
+                "read_batch": 8,
                 "batch": 8,
                 "patience": 12,
                 "period": PERIOD_BITS,

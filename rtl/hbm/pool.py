@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal, Value
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
 
-from rtl.hbm.arbiter import lowest
+from rtl.hbm.arbiter import lowest, number
 from rtl.hbm.interface import ACCESS_BYTES, BANK_BITS
 from rtl.hbm.place import FINGERPRINT_BITS
 
@@ -91,7 +91,7 @@ class WritePool(wiring.Component):
         m.d.sync += [
             used.eq((used | taken) & ~freed),
             self.room.eq(free.any()),
-            self.slot.eq(_number(first)),
+            self.slot.eq(number(first)),
             self.count.eq(self.count + self.take - self.fetch),
         ]
         matches = []
@@ -105,9 +105,3 @@ class WritePool(wiring.Component):
             matches.append(waiting & (kept == sought))
         m.d.comb += self.found.eq(Cat(matches).any())
         return m
-
-
-def _number(grant: Value) -> Value:
-    """Return the number of the bit that is set."""
-    size = len(grant)
-    return Cat(Cat(grant[i] for i in range(size) if i >> bit & 1).any() for bit in range(SLOT_BITS))

@@ -50,7 +50,7 @@ def clients(config: TileConfig) -> tuple[Client, ...]:
         Client("matrix", stream_beats, False),
         Client("l1", 64, True),
         Client("stores", 0, True),
-        Client("host", 32, True),
+        Client("host", 64, True),
     )
 
 

@@ -45,14 +45,6 @@ class ReadLayout(data.StructLayout):
         super().__init__({"tag": ReadTagLayout(), "place": PlaceLayout()})
 
 
-class _Decoder(SecdedDecoder):
-    """A decoder that is no module of its own: its port `double` could have no such name there."""
-
-    def elaborate(self, platform: Any) -> Module:
-        """Return the hardware itself."""
-        return self.build(platform)
-
-
 class Returns(wiring.Component):
     """Join beats with the reads they answer, and correct them.
 
@@ -116,12 +108,12 @@ class Returns(wiring.Component):
             return m
         parts = []
         for i in range(WORDS):
-            m.submodules[f"decoder{i}"] = decoder = _Decoder()
+            m.submodules[f"decoder{i}"] = decoder = SecdedDecoder()
             m.d.comb += [
                 decoder.data.eq(self.data.word_select(i, 64)),
                 decoder.check.eq(self.check.word_select(i, 8)),
                 self.fixed[i].eq(decoder.single & self.valid),
-                self.lost[i].eq(decoder.double & self.valid),
+                self.lost[i].eq(decoder.uncorrectable & self.valid),
             ]
             parts.append(decoder.corrected)
         m.d.comb += self.corrected.eq(Cat(parts))

@@ -40,6 +40,8 @@ class Rows(wiring.Component):
         Of each bank, see `rtl.hbm.lane.Lane`.
     ages : In
         For each of `rtl.hbm.lane.AGES`, which banks' first accesses have it.
+    overdue : In
+        See `rtl.hbm.waiting.Waiting`.
     refresh : In
         Banks that should be refreshed.
     held : In
@@ -56,7 +58,7 @@ class Rows(wiring.Component):
         self.banks = banks
         vectors = (
             *("asks_activate", "asks_precharge", "guess"),
-            *("is_open", "may_activate", "may_precharge", "refresh", "held"),
+            *("is_open", "may_activate", "may_precharge", "refresh", "held", "overdue"),
         )
         super().__init__(
             {
@@ -115,7 +117,7 @@ class Rows(wiring.Component):
         m.d.comb += startable.eq(Cat(may_start.bit_select(group[b], 1) for b in banks))
 
         def choose(name: str, candidates: Signal, advance: Signal) -> Signal:
-            ages = [~self.guess, *(self.ages[i] for i in range(len(AGES)))]
+            ages = [~self.guess, *self.ages, self.overdue]
             first = oldest(m, name, candidates, ages)
             return round_robin(m, name, first, advance)
 

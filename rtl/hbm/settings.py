@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rtl.hbm.distances import TIMER_BITS
 from rtl.hbm.interface import ROW_BITS
 from rtl.hbm.place import WITHIN_BITS
-from rtl.hbm.policy import BATCH, HIGH, PATIENCE, refresh_times
+from rtl.hbm.policy import BATCH, HIGH, PATIENCE, READ_BATCH, refresh_times
 from rtl.hbm.refresh import PERIOD_BITS
 from rtl.hbm.timing import FIELDS, Timing
 from rtl.registers import Access, Field, Register
@@ -48,6 +48,7 @@ def registers(timing: Timing, channels: int) -> tuple[Register, ...]:
         setting("refresh_late", "cycles of a period after which any idle bank is refreshed", 16),
         setting("refresh_last", "cycles of a period after which refreshes no longer wait", 16),
         setting("write_high", "waiting writes that turn the data bus", 7),
+        setting("read_batch", "reads after which writes may turn the data bus", 8),
         setting("write_batch", "writes after which waiting reads turn it back", 8),
         setting("patience", "cycles after which those who wait turn it in any case", 12),
         Register(
@@ -81,6 +82,7 @@ def values(timing: Timing) -> Mapping[str, int]:
         "refresh_late": times["late"],
         "refresh_last": times["last"],
         "write_high": HIGH,
+        "read_batch": READ_BATCH,
         "write_batch": BATCH,
         "patience": PATIENCE,
     }

@@ -82,6 +82,7 @@ class HbmSlice(wiring.Component):
         ]
         m.d.comb += [
             policy.high.eq(block.write_high.value),
+            policy.read_batch.eq(block.read_batch.value),
             policy.batch.eq(block.write_batch.value),
             policy.patience.eq(block.patience.value),
             policy.period.eq(timing["refi"]),

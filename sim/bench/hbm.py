@@ -1,5 +1,6 @@
 """Figures of the HBM slice: bandwidth and latency under Verilator, and sizes by Yosys.
 
+With and without error correction, for both real timing sets; one simulator for each hardware.
 Anchors are what Ramulator 2.1 gives for one pseudo-channel, saturated, with queues of 32 and
 refresh on.
 """
@@ -15,9 +16,11 @@ from typing import Any
 from gen.blocks import find
 from gen.verilog import VerilogDesign, emit
 from rtl.config import TileConfig
-from rtl.hbm.timing import TIMINGS, Timing
+from rtl.hbm.policy import BATCH
+from rtl.hbm.timing import BURST, TIMINGS, Timing
 from sim import verilator
 from sim.area import area
+from sim.bench import hbm_stream
 from sim.figures import Figure
 from sim.hbm.harness import attach
 from sim.mac import HardwareError
@@ -55,17 +58,17 @@ def run(config: TileConfig, progress: ProgressReporter) -> list[Figure]:
     ToolError
         If a tool is missing or failed.
     """
-    with progress.task("generating the HBM slice"):
-        design = emit(find("hbm").build(config), "hbm", config)
-    report = _simulate(design, config, progress)
     figures = []
-    for name in report:
-        pattern, _, timing = name.partition(".")
-        if pattern == "idle":
-            figures.append(_idle(report[name], TIMINGS[timing]))
-        else:
-            figures.append(_bandwidth(name, pattern, timing, report[name]))
-    return [*figures, *_sizes(design, progress)]
+    other = config.replace(ecc=not config.ecc)
+    for variant, suffix in ((config, ""), (other, f".ecc_{'on' if other.ecc else 'off'}")):
+        with progress.task("generating the HBM slice"):
+            design = emit(find("hbm").build(variant), "hbm", variant)
+        for name, measured in _simulate(design, variant, progress).items():
+            pattern, _, timing = name.partition(".")
+            make = _idle if pattern == "idle" else _bandwidth
+            figures.append(make(pattern, TIMINGS[timing], measured, suffix))
+        figures += _sizes(design, suffix, progress)
+    return [*figures, *hbm_stream.run(config, progress)]
 
 
 def _simulate(
@@ -97,33 +100,49 @@ def _simulate(
     return measured
 
 
-def _bandwidth(name: str, pattern: str, timing: str, measured: dict[str, Any]) -> Figure:
-    t, counters = TIMINGS[timing], measured["counters"]
-    # Four ACT in a window, and none closer than these, for accesses of two bursts each.
-    activates = min(4 / t.faw, 1 / t.rrd_s, t.banks / t.rc)
-    bound = min(1.0, 4 * activates) if pattern == "random64" else 1.0
+def _name(pattern: str, t: Timing, suffix: str) -> str:
+    keep = pattern == "sequential" or t.name != SHORT
+    return f"hbm.{pattern}{f'.{t.name}' if keep else ''}{suffix}"
+
+
+def _limit(pattern: str, t: Timing) -> float:
+    """Return what no controller could exceed that keeps to the timing set."""
+    if pattern == "random64":
+        # Four ACT in a window, and none closer than these, for accesses of two bursts each.
+        return min(1.0, 2 * BURST * min(4 / t.faw, 1 / t.rrd_s, t.banks / t.rc))
+    if pattern.startswith("mix"):
+        # Two reads for each write, and turns of so many writes.
+        used = 3 * BATCH * BURST
+        return used / (used + t.rtw - BURST + t.wr_to_rd_s - BURST)
+    return 1.0
+
+
+def _bandwidth(pattern: str, t: Timing, measured: dict[str, Any], suffix: str) -> Figure:
+    counters = measured["counters"]
     workload = (
         f"{measured['beats']:,} beats in {measured['cycles']:,} cycles, {measured['compared']:,} "
         f"compared; {counters['activations']:,} ACT, {counters['refreshes']:,} refreshes, "
         f"{counters['turns']:,} turns"
     )
-    keep = pattern == "sequential" or timing != SHORT
-    full = f"hbm.{name}" if keep else f"hbm.{pattern}"
     return Figure(
-        full, measured["beats"] / measured["cycles"], "of peak", workload, bound, TARGETS.get(name)
+        _name(pattern, t, suffix),
+        measured["beats"] / measured["cycles"],
+        "of peak",
+        workload,
+        _limit(pattern, t),
+        TARGETS.get(f"{pattern}.{t.name}"),
     )
 
 
-def _idle(measured: dict[str, list[int]], t: Timing) -> Figure:
+def _idle(pattern: str, t: Timing, measured: dict[str, list[int]], suffix: str) -> Figure:
     bounds = {"hit": t.read_hit, "closed": t.read_closed, "conflict": t.read_conflict}
     extra = {name: max(measured[name]) - bound for name, bound in bounds.items()}
     workload = ", ".join(
         f"{name}: {min(measured[name])} to {max(measured[name])} cycles, {bound} at best"
         for name, bound in bounds.items()
     )
-    keep = "" if t.name == SHORT else f".{t.name}"
     return Figure(
-        f"hbm.idle_extra{keep}",
+        _name("idle_extra", t, suffix),
         max(extra.values()),
         "cycles",
         workload,
@@ -133,16 +152,17 @@ def _idle(measured: dict[str, list[int]], t: Timing) -> Figure:
     )
 
 
-def _sizes(design: VerilogDesign, progress: ProgressReporter) -> list[Figure]:
-    """Return the sizes of a bank's part, and of everything."""
+def _sizes(design: VerilogDesign, suffix: str, progress: ProgressReporter) -> list[Figure]:
+    """Return the sizes of a bank's part, of a controller, and of everything."""
     figures = []
     (lane,) = [module for module in design.modules if module.startswith("hbm_lane")]
-    for name, top in (("hbm.bank_cells", lane), ("hbm.cells", design.top)):
+    tops = {"bank_cells": lane, "controller_cells": f"{design.top}__channel0", "cells": design.top}
+    for name, top in tops.items():
         with progress.task(f"synthesising {top}"):
             found = area(design.text, top, memory="separate", language="verilog")
         workload = (
             f"{top}: {found.flops:,} flip-flops, {found.memory_bits:,} bits of memory, "
             f"depth {found.depth}"
         )
-        figures.append(Figure(name, found.cells, "cells", workload))
+        figures.append(Figure(f"hbm.{name}{suffix}", found.cells, "cells", workload))
     return figures

@@ -25,7 +25,13 @@ def harness(name: str) -> Harness:
     return attach(emitted("hbm", SLICES[name]), rows=ROWS)
 
 
-def run(name: str, work_dir, seed: int = SEED, testcases=None) -> verilator.Results:
+LONG = 2_000_000
+"""Cycles of the long run: over three hundred refresh intervals."""
+
+
+def run(
+    name: str, work_dir, seed: int = SEED, testcases=None, cycles: int = 0
+) -> verilator.Results:
     """Run the cocotb tests of the slice."""
     bench = harness(name)
     build = verilator.build(bench.sources, bench.top, bench.ports, waves=WAVES)
@@ -38,6 +44,7 @@ def run(name: str, work_dir, seed: int = SEED, testcases=None) -> verilator.Resu
         env={
             "JALAPENO_CONFIG": SLICES[name].to_json(),
             "JALAPENO_HBM_ROWS": str(ROWS),
+            "JALAPENO_HBM_CYCLES": str(cycles),
         },
         waves=WAVES,
         timeout=1200,
@@ -55,3 +62,9 @@ def test_slice(name, tmp_path):
 @pytest.mark.parametrize("name", SLICES)
 def test_slice_with_other_seeds(name, seed, tmp_path):
     run(name, tmp_path, seed=seed).check()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", SLICES)
+def test_a_long_run(name, tmp_path):
+    run(name, tmp_path, testcases=["a_long_run"], cycles=LONG).check()

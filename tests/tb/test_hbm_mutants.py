@@ -31,20 +31,21 @@ sys.stdout.buffer.write(pickle.dumps(emit(find("hbm").build(config), "hbm", conf
 CASES = [
     *("everybody_at_random", "a_read_sees_what_was_answered", "one_bank_only", "sequential"),
     *("double_errors_are_poison", "a_lost_word_stays_lost", "reset_in_flight"),
+    "nobody_waits_for_ever",
 ]
 
 HBM = [
     Mutant(
         "a read does not wait for a write",
-        "hbm/controller.py",
-        "Mux(access.write, read_found, pool.found) | guarded",
-        "Mux(access.write, read_found, 0) | guarded",
+        "hbm/intake.py",
+        "Mux(access.write, read_found, self.pool_found) | same_place",
+        "Mux(access.write, read_found, 0) | same_place",
     ),
     Mutant(
         "a write does not wait for a read",
-        "hbm/controller.py",
-        "Mux(access.write, read_found, pool.found) | guarded",
-        "Mux(access.write, 0, pool.found) | guarded",
+        "hbm/intake.py",
+        "Mux(access.write, read_found, self.pool_found) | same_place",
+        "Mux(access.write, 0, self.pool_found) | same_place",
     ),
     Mutant(
         "groups do not matter for ACT",
@@ -74,9 +75,15 @@ HBM = [
         "self.held.eq(0)",
     ),
     Mutant(
+        "who has waited for long does not turn the bus",
+        "hbm/columns.py",
+        "(ends | self.due_there) & ~self.due_here",
+        "ends",
+    ),
+    Mutant(
         "errors are not told",
-        "hbm/controller.py",
-        "buffer.beat.error.eq(Mux(fill, error, 1))",
+        "hbm/delivery.py",
+        "buffer.beat.error.eq(Mux(fill, self.broken, 1))",
         "buffer.beat.error.eq(Mux(fill, 0, 1))",
     ),
     Mutant(
@@ -87,9 +94,9 @@ HBM = [
     ),
     Mutant(
         "others may have what is being merged",
-        "hbm/controller.py",
-        "partial.busy & ~pick[own]",
-        "0 & ~pick[own]",
+        "hbm/intake.py",
+        "hazard.eq(Mux(access.write, read_found, self.pool_found) | same_place)",
+        "hazard.eq(Mux(access.write, read_found, self.pool_found))",
     ),
     Mutant(
         "a row is closed in the cycle of its last RD",
@@ -99,7 +106,7 @@ HBM = [
     ),
     Mutant(
         "the second beat goes where the first went",
-        "hbm/controller.py",
+        "hbm/delivery.py",
         "returns.half & tag.wanted[0]",
         "0 & tag.wanted[0]",
     ),

@@ -38,7 +38,7 @@ def test_encoder():
 async def decode(ctx, decoder, codeword):
     ctx.set(decoder.data, codeword & ONES)
     ctx.set(decoder.check, codeword >> DATA_BITS)
-    return ctx.get(decoder.corrected), ctx.get(decoder.single), ctx.get(decoder.double)
+    return ctx.get(decoder.corrected), ctx.get(decoder.single), ctx.get(decoder.uncorrectable)
 
 
 def encoded(word):
@@ -83,7 +83,7 @@ def test_three_errors_are_never_taken_for_none():
             for i in flips:
                 received ^= 1 << i
                 syndrome ^= columns[i]
-            _, single, double = await decode(ctx, decoder, received)
-            assert (single, double) == ((1, 0) if syndrome in columns else (0, 1))
+            _, single, uncorrectable = await decode(ctx, decoder, received)
+            assert (single, uncorrectable) == ((1, 0) if syndrome in columns else (0, 1))
 
     simulate(decoder, process)
