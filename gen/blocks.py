@@ -44,6 +44,12 @@ def _hbm(config: TileConfig) -> wiring.Component:
     return HbmSlice(config)
 
 
+def _vec(config: TileConfig) -> wiring.Component:
+    from rtl.vec import VectorEngine
+
+    return VectorEngine(config)
+
+
 def _host(config: TileConfig) -> wiring.Component:
     from rtl.host import HostPort
 
@@ -61,6 +67,7 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
         block.name: block
         for block in [
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
+            Block("vec", "vector engine: registers, and one pass over their rows at a time", _vec),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
             Block("streaming", "matrix engine fed from the HBM slice, host port", _streaming),

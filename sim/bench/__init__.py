@@ -44,11 +44,18 @@ def _hbm(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
     return hbm.run(config, progress)
 
 
+def _vec(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
+    from sim.bench import vec
+
+    return vec.run(config, progress)
+
+
 BENCHES: Mapping[str, Bench] = MappingProxyType(
     {
         bench.name: bench
         for bench in [
             Bench("mac", "matrix engine: throughput under Verilator, size by Yosys", _mac),
+            Bench("vec", "vector unit: passes, latencies, size of its arithmetic", _vec),
             Bench("hbm", "HBM slice: bandwidth, idle latency, size", _hbm),
         ]
     }

@@ -231,8 +231,8 @@ def test_blocks_are_found_by_name() -> None:
     assert blocks.find("mac").name == "mac"
     with pytest.raises(UnknownName, match=r"There is no block mca; did you mean mac\?"):
         generate("mca", CONFIG)
-    with pytest.raises(UnknownName, match=r"There is no block vec; choose from mac, "):
-        blocks.find("vec")
+    with pytest.raises(UnknownName, match=r"There is no block tpu; choose from mac, "):
+        blocks.find("tpu")
 
 
 @pytest.mark.parametrize("name", blocks.BLOCKS)
