@@ -50,6 +50,12 @@ def _vec(config: TileConfig) -> wiring.Component:
     return VectorEngine(config)
 
 
+def _core(config: TileConfig) -> wiring.Component:
+    from rtl.core.core import Core
+
+    return Core(config)
+
+
 def _host(config: TileConfig) -> wiring.Component:
     from rtl.host import HostPort
 
@@ -68,6 +74,7 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
         for block in [
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
             Block("vec", "vector engine: registers, and one pass over their rows at a time", _vec),
+            Block("core", "core: scalar unit, renamed registers, issue window", _core),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
             Block("streaming", "matrix engine fed from the HBM slice, host port", _streaming),

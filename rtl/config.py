@@ -227,6 +227,9 @@ class TileConfig(BaseModel):
         4 * KIB, 0, 1024 * KIB, "weight prefetch buffer of the matrix engine; 0 is none", "bytes"
     )
     issue_window: int = _count(8, 1, 64, "macro-ops considered for issue; 1 is in order")
+    program_bytes: PowerOfTwo = _power(
+        64 * KIB, KIB, 4096 * KIB, "memory for the program of the core", "bytes"
+    )
     ring_bytes: PowerOfTwo = _power(8, 4, 128, "ring payload per direction and cycle", "bytes")
     flit_bytes: PowerOfTwo = _power(16, 4, 128, "payload of a NoC flit", "bytes")
     noc_buffer: int = _count(4, 1, 64, "depth of a NoC router's input buffer", "flits")

@@ -445,9 +445,9 @@ _TABLE = (
         "`clear` in the first, `drain` in the last. They differ in nothing but `address`, "
         "`beats`, `blocks`, `clear`, `drain`, `source`, `offset`, `pitch` and `result_offset`, "
         "`outputs` is at most acc_depth·P, and their beats, one after the other, are the operand; "
-        "which of them brings which beats does not matter. Only the last one reads `maxima` and "
-        "delivers. ``(last + token * last_step) // 32 + 1`` is the number n of blocks that a "
-        "row's window is made for: without `transpose` that of the whole chain, with it that of "
+        "which of them brings which beats does not matter. All of them read `maxima`, which must "
+        "not change on the way; only the last one delivers. ``(last + token * last_step) // 32 + "
+        "1`` is the number n of blocks that a row's window is made for: without `transpose` that of the whole chain, with it that of "
         "the row's own position, and a block of activations beyond it must be zeros. The greatest "
         "scales in `maxima`, and those that are stored with the operand, must not be less than "
         "any scale of the row or neuron that is not 255.",

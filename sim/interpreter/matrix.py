@@ -46,6 +46,8 @@ class Chain:
     ----------
     first
         Operands of the instruction that began it.
+    maxima
+        Greatest scale of each row, [rows, 1], which its blocks are aligned with.
     activations
         Blocks, chunk by chunk, each [rows, k].
     beats
@@ -53,6 +55,7 @@ class Chain:
     """
 
     first: SimpleNamespace
+    maxima: NDArray[np.int64]
     activations: tuple[MXTensor, ...] = ()
     beats: tuple[Bytes, ...] = ()
 
@@ -83,7 +86,7 @@ class MatrixUnit:
         if o.argmax:
             check_apart("r", best=o.best, best_index=o.best_index)
         rows = Rows.of(o)
-        chain = self._continue(o)
+        chain = self._continue(o, rows)
         starts = o.offset + rows.token * o.pitch + rows.head * o.stride
         activations = self.vectors.read_blocks(o.source, starts, o.blocks, FORMATS[o.activation])
         where = (o.address + o.address_offset) & 0xFFFFFFFF
@@ -129,16 +132,18 @@ class MatrixUnit:
                 f"outputs is {o.outputs}, with transpose it must be at most {min(group, BLOCK)}"
             )
 
-    def _continue(self, o: SimpleNamespace) -> Chain:
+    def _continue(self, o: SimpleNamespace, rows: Rows) -> Chain:
         if o.clear:
             if self.chain is not None:
                 raise Fault("The chain before it was not drained")
-            return Chain(o)
+            return Chain(o, self._maxima(o, rows))
         if self.chain is None:
             raise Fault("There is no chain to continue; clear is not set")
         for name, value in vars(o).items():
             if name not in _FREE and value != getattr(self.chain.first, name):
                 raise Fault(f"{name} is not that of the chain's first instruction")
+        for row in rows.index[(self._maxima(o, rows) != self.chain.maxima)[:, 0]][:1]:
+            raise Fault(f"The maximum of row {row} is not what it was when the chain began")
         return self.chain
 
     def _product(self, o: SimpleNamespace, rows: Rows, chain: Chain, where: int) -> fp32.Floats:
@@ -157,7 +162,7 @@ class MatrixUnit:
             weights, beyond = self._weights(o, activations.blocks, beats, where)
         if not len(rows):
             return np.zeros((0, o.outputs), np.float32)
-        above = self._maxima(o, rows) - activations.maximum_scale[:, None]
+        above = chain.maxima - activations.maximum_scale[:, None]
         for row in rows.index[(above < 0)[:, 0]][:1]:
             raise Fault(f"The maximum of row {row} is less than one of its scales")
         visible = self._visible(o, rows)

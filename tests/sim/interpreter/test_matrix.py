@@ -286,15 +286,28 @@ def test_chains_give_the_bits_of_the_whole(config, pair):
         np.testing.assert_array_equal(p.results(), p.expected())
 
 
-def test_only_the_last_of_a_chain_writes_and_reads_maxima():
+def test_only_the_last_of_a_chain_writes():
+    rng = np.random.default_rng(9)
+    p = Product(WIDE, tensor(rng, FP4, 1, 64), tensor(rng, FP4, 3, 64))
+    first = p.op(blocks=1, drain=False)
+    last = p.op(blocks=1, clear=False, beats=0, offset=1)
+    set_words(p.tile, 1, np.zeros(40))
+    execute(p.tile, first, op("readv", to=S(1), source=1), last)
+    np.testing.assert_array_equal(p.results(), p.expected())
+
+
+def test_all_of_a_chain_read_the_same_maxima():
+    """They are what blocks are aligned with, so they are there from the first one on."""
     rng = np.random.default_rng(9)
     p = Product(WIDE, tensor(rng, FP4, 1, 64), tensor(rng, FP4, 3, 64))
     first = p.op(blocks=1, drain=False, maxima=5)
     last = p.op(blocks=1, clear=False, beats=0, offset=1, maxima=5)
-    set_words(p.tile, 1, np.zeros(40))
-    write = op("vector", a_row=True, a=0, rows=1, output=2, to=5)  # maxima come in between
-    execute(p.tile, first, op("readv", to=S(1), source=1), write, last)
-    np.testing.assert_array_equal(p.results(), p.expected())
+    cause = "r5 is read at row 0, which was never written."
+    check_fault(lambda: p.tile, [first], cause)
+    set_rows(p.tile, 5, [200])
+    copy = op("vector", a_row=True, a=0, rows=1, output=2, to=5)
+    cause = "The maximum of row 0 is not what it was when the chain began."
+    check_fault(lambda: p.tile, [first, copy, last], cause)
 
 
 # Ranges
