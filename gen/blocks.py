@@ -50,6 +50,18 @@ def _vec(config: TileConfig) -> wiring.Component:
     return VectorEngine(config)
 
 
+def _l1(config: TileConfig) -> wiring.Component:
+    from rtl.l1 import L1Cache
+
+    return L1Cache(config)
+
+
+def _memory(config: TileConfig) -> wiring.Component:
+    from rtl.memory.standalone import StandaloneMemoryEngine
+
+    return StandaloneMemoryEngine(config)
+
+
 def _core(config: TileConfig) -> wiring.Component:
     from rtl.core.core import Core
 
@@ -74,6 +86,8 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
         for block in [
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
             Block("vec", "vector engine: registers, and one pass over their rows at a time", _vec),
+            Block("l1", "L1 cache in front of the HBM slice", _l1),
+            Block("memory", "memory engine: loads, stores and appends, with L1", _memory),
             Block("core", "core: scalar unit, renamed registers, issue window", _core),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),

@@ -436,21 +436,22 @@ _TABLE = (
         "matrix",
         0x30,
         "matrix",
-        "Streams an operand past activations: ``result[row, j] = sum over k of activation[row, k] "
-        "* operand[j, k]``, exact in the window and rounded once. The operand is `beats` beats "
-        "from `address` on, as `gen.layout` packs them. `blocks` blocks of a row begin at block "
-        "``offset + pitch * token + stride * head`` of `source`; its results go to word "
-        "``result_offset + result_pitch * token + result_stride * head`` of `to` and those behind "
-        "it. A chain takes K in chunks, one instruction each, no other `matrix` between them: "
-        "`clear` in the first, `drain` in the last. They differ in nothing but `address`, "
+        "Streams an operand past activations: ``result[row, j] = sum over k of activation[row, "
+        "k] * operand[j, k]``, exact in the window and rounded once. The operand is `beats` "
+        "beats from `address` on, as `gen.layout` packs them. `blocks` blocks of a row begin at "
+        "block ``offset + pitch * token + stride * head`` of `source`; its results go to word "
+        "``result_offset + result_pitch * token + result_stride * head`` of `to` and those "
+        "behind it. A chain takes K in chunks, one instruction each, no other `matrix` between "
+        "them: `clear` in the first, `drain` in the last. They differ in nothing but `address`, "
         "`beats`, `blocks`, `clear`, `drain`, `source`, `offset`, `pitch` and `result_offset`, "
-        "`outputs` is at most acc_depth·P, and their beats, one after the other, are the operand; "
-        "which of them brings which beats does not matter. All of them read `maxima`, which must "
-        "not change on the way; only the last one delivers. ``(last + token * last_step) // 32 + "
-        "1`` is the number n of blocks that a row's window is made for: without `transpose` that of the whole chain, with it that of "
-        "the row's own position, and a block of activations beyond it must be zeros. The greatest "
-        "scales in `maxima`, and those that are stored with the operand, must not be less than "
-        "any scale of the row or neuron that is not 255.",
+        "`outputs` is at most acc_depth·P, and their beats, one after the other, are the "
+        "operand; which of them brings which beats does not matter. All of them read `maxima`, "
+        "which must not change on the way; only the last one delivers. ``(last + token * "
+        "last_step) // 32 + 1`` is the number n of blocks that a row's window is made for: "
+        "without `transpose` that of the whole chain, with it that of the row's own position, "
+        "and a block of activations beyond it must be zeros. The greatest scales in `maxima`, "
+        "and those that are stored with the operand, must not be less than any scale of the row "
+        "or neuron that is not 255.",
         (
             *_address("address", "the first beat, an even one; without beats it does not matter"),
             _value("beats", 32, "beats that this instruction brings", 0),
