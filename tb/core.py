@@ -113,6 +113,8 @@ class CoreTestbench:
         The longest time of an instruction in an engine, in cycles.
     times
         What instructions take, by mnemonic, if not any time.
+    late
+        Instructions are executed at the last moment, not at any.
     pauses
         When engines take nothing, and ports are not ready.
     issued
@@ -125,6 +127,7 @@ class CoreTestbench:
         self.geometry = VectorGeometry(config)
         self.latency = 30
         self.times: dict[str, int] = {}
+        self.late = False
         self.pauses: Pauses = never()
         self.issued = 0
         self.cycles = 0
@@ -195,7 +198,8 @@ class CoreTestbench:
                     last = flight[-1].done if flight else 0
                     time = self.times.get(name) or rng.randint(1, self.latency)
                     end = max(last, now) + time
-                    flight.append(_Job(name, o, rng.randint(now, end - 1), end))
+                    when = end - 1 if self.late else rng.randint(now, end - 1)
+                    flight.append(_Job(name, o, when, end))
                     self.issued += 1
                 ready.value = not next(self.pauses)
             # Executions in the order of their time, over all engines.

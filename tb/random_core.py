@@ -12,7 +12,7 @@ import numpy as np
 
 from rtl.config import TileConfig
 from rtl.core.fields import Kind, S
-from rtl.core.isa import BLOCK_WORDS, OPCODES, SCALARS, SLOT, VECTORS, MatrixFormat
+from rtl.core.isa import BLOCK_WORDS, OPCODES, SCALARS, SLOT, VECTORS, MatrixFormat, Output
 from sim.interpreter.errors import Fault
 from sim.interpreter.memory import Memory
 from sim.interpreter.tile import Tile
@@ -159,7 +159,12 @@ class ProgramMaker:
         scalars[counter.number] = 0
 
     def _vector(self) -> None:
-        self.write("vector", **self.with_scalars("vector", self._maker.vector()))
+        fields = self._maker.vector()
+        # Row registers are not renamed: write those that others read.
+        fields["total"] = int(self.rng.choice([7, *FLOATS]))
+        if fields["output"] is Output.ROW:
+            fields["to"] = int(self.rng.choice(FLOATS))
+        self.write("vector", **self.with_scalars("vector", fields))
 
     def _topk(self) -> None:
         fields = self._maker.topk()

@@ -83,9 +83,9 @@ async def program_of_a_model(dut: Any) -> None:
 # --- every rule by itself -------------------------------------------------------------------------
 
 
-async def run_words(bench: CoreTestbench, *instructions: Instruction) -> int:
-    """Run instructions on a core fresh from reset with empty memory, and return the cycles."""
-    bench.tile = tile_of(np.zeros(4096, np.uint8))
+async def run_words(bench: CoreTestbench, *instructions: Instruction, image: Any = None) -> int:
+    """Run instructions on a core fresh from reset, by default with empty memory."""
+    bench.tile = tile_of(np.zeros(4096, np.uint8) if image is None else image)
     bench.issued = 0
     await bench.reset()
     await bench.load([word for instruction in instructions for word in instruction.words])
@@ -145,6 +145,29 @@ async def scalar_values_are_those_of_their_time(dut: Any) -> None:
         ]  # fmt: skip
     await run_words(bench, *program, STOP)
     assert bench.tile.rows.words[5, :8].tolist() == [one + i for i in range(8)]
+
+
+@cocotb.test()
+async def readers_and_writers_are_not_overtaken(dut: Any) -> None:
+    """A quick write of a register waits for a slow reader, and for a slow writer."""
+    bench = CoreTestbench(dut, CONFIG)
+    bench.late = True
+    bench.times = {"vector": 100, "loadr": 3, "load": 3}
+    copy = {"a_row": True, "a": 1, "a_stride": 1, "rows": 4, "output": Output.ROW, "stride": 1}
+    first, second = (OPCODES["loadr"](to=1, rows=4, address=at) for at in (0, 64))
+    image = np.arange(1, 1025, dtype=np.uint32).view(np.uint8)
+    await run_words(bench, first, OPCODES["vector"](**copy, to=2), second, STOP, image=image)
+    rows = bench.tile.rows.words
+    assert (rows[1, 0], rows[2, 0]) == (17, 1), "a reader was overtaken"
+    again = OPCODES["loadr"](to=2, rows=4, address=128)
+    await run_words(bench, first, OPCODES["vector"](**copy, to=2), again, STOP, image=image)
+    assert bench.tile.rows.words[2, 0] == 33, "a writer was overtaken"
+    # A vector register is renamed instead: the load does not wait.
+    kept = {"a": 3, "rows": 1, "columns": 32, "output": Output.WORDS, "to": 4}
+    loads = [OPCODES["load"](to=3, rows=1, columns=32, address=at) for at in (0, 64)]
+    store = OPCODES["store"](source=4, rows=1, columns=32, address=2048)
+    await run_words(bench, loads[0], OPCODES["vector"](**kept), loads[1], store, STOP, image=image)
+    assert bench.tile.memory.peek(2048, 4).view(np.uint32)[0] == 1
 
 
 @cocotb.test()

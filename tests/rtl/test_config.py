@@ -155,7 +155,8 @@ def test_hash_depends_on_every_field_and_on_nothing_else() -> None:
     changes = {
         "pseudo_channels": 2, "lanes": 8, "acc_depth": 16, "acc_bits": 40, "formats": "mxfp4",
         "vec_lanes": 8, "act_blocks": 64, "vector_bytes": 65536, "l1_bytes": 8192, "l1_ways": 2,
-        "stream_bytes": 0, "issue_window": 1, "program_bytes": 4096, "ring_bytes": 16, "flit_bytes": 8, "noc_buffer": 2,
+        "stream_bytes": 0, "issue_window": 1, "program_bytes": 4096, "ring_bytes": 16,
+        "flit_bytes": 8, "noc_buffer": 2,
         "mesh": "1x1", "timing": "hbm4-8000", "ecc": False, "transposer": False,
     }  # fmt: skip
     assert set(changes) == {field.name for field in TileConfig.fields()}
