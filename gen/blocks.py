@@ -50,6 +50,12 @@ def _vec(config: TileConfig) -> wiring.Component:
     return VectorEngine(config)
 
 
+def _matrix(config: TileConfig) -> wiring.Component:
+    from rtl.matrix import StandaloneMatrixUnit
+
+    return StandaloneMatrixUnit(config)
+
+
 def _l1(config: TileConfig) -> wiring.Component:
     from rtl.l1 import L1Cache
 
@@ -85,6 +91,7 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
         block.name: block
         for block in [
             Block("mac", "matrix engine: streamed weights past stationary activations", _mac),
+            Block("matrix", "matrix unit: matrix engine with its ways to registers", _matrix),
             Block("vec", "vector engine: registers, and one pass over their rows at a time", _vec),
             Block("l1", "L1 cache in front of the HBM slice", _l1),
             Block("memory", "memory engine: loads, stores and appends, with L1", _memory),

@@ -177,6 +177,7 @@ class JobMaker:
             job.activation_stride = job.blocks + rng.randint(0, 3)
             job.result_column = rng.randint(0, 500)
             job.result_stride = outputs + rng.randint(0, 9)
+            job.result_pitch = rng.randint(0, 500)
 
     def tensor(self, shape: tuple[int, int], fmt: Format, nan: bool) -> MXTensor:
         """Return random codes with random scales of some spread; sometimes all at the limit."""
