@@ -16,8 +16,8 @@ from gen.verilog import VerilogDesign
 from rtl.config import PRESETS
 from sim import verilator
 from sim.hbm.harness import attach
+from tests.tb.mutants import ROOT, Mutant
 from tests.tb.test_hbm import ROWS
-from tests.tb.test_mutants import ROOT, Mutant
 
 CONFIG = PRESETS["small"]
 EMIT = """

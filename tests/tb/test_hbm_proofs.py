@@ -18,7 +18,7 @@ import pytest
 from rtl.hbm.timing import TIMINGS
 from sim import formal
 from tb.hbm_proofs import PROOFS
-from tests.tb.test_mutants import ROOT
+from tests.tb.mutants import ROOT
 
 pytestmark = pytest.mark.skipif(
     not formal.is_installed() and "CI" not in os.environ,
