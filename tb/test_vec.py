@@ -453,6 +453,29 @@ async def windows_beyond_128_positions(dut: Any) -> None:
 
 
 @cocotb.test()
+async def ranges_move_with_the_token(dut: Any) -> None:
+    """A causal mask: each token sees one position more, all heads of a token the same."""
+    bench = await started(dut)
+    for step in (False, True):
+        oracle = fresh(generator())
+        causal = vector(
+            a=0, a_stride=0, rows=6, heads=2, columns=9, select=Select.ELEMENTS, lo=1, hi=4,
+            range_step=step, output=Output.WORDS, to=9, stride=0, offset=0,
+            reduction=Reduction.SUM, total=8, total_pitch=2, b_step=Step.TAKE, b_value=0x3F800000,
+        )  # fmt: skip
+        await compare(bench, oracle, [causal])
+        assert (oracle.rows.words[8, :6] == 0x40400000).all()
+        rows = vector(
+            a_row=True, a=0, a_stride=2, rows=6, heads=2, b_step=Step.TAKE, b_value=0x3F800000,
+            select=Select.ELEMENTS, lo=-2, hi=-1, range_step=step, output=Output.ROW, to=10,
+            stride=2,
+        )  # fmt: skip
+        await compare(bench, oracle, [rows])
+        seen = [0, 0, 0, 0, int(step), int(step)]
+        assert (oracle.rows.words[10, :6] != 0).astype(int).tolist() == seen
+
+
+@cocotb.test()
 async def equal_logits_go_to_the_lowest_expert(dut: Any) -> None:
     """Ties, zeros of both signs, NaN below -Inf; k from one to all."""
     bench = await started(dut)
