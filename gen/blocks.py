@@ -80,6 +80,18 @@ def _host(config: TileConfig) -> wiring.Component:
     return HostPort(config)
 
 
+def _ring(config: TileConfig) -> wiring.Component:
+    from rtl.ring import StandaloneRing
+
+    return StandaloneRing(config)
+
+
+def _noc(config: TileConfig) -> wiring.Component:
+    from rtl.noc import Noc
+
+    return Noc(config)
+
+
 def _streaming(config: TileConfig) -> wiring.Component:
     from rtl.streaming import StreamingEngine
 
@@ -96,6 +108,8 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
             Block("l1", "L1 cache in front of the HBM slice", _l1),
             Block("memory", "memory engine: loads, stores and appends, with L1", _memory),
             Block("core", "core: scalar unit, renamed registers, issue window", _core),
+            Block("ring", "collective ring: a node and registers for every tile", _ring),
+            Block("noc", "network on chip: two meshes of routers, for requests and replies", _noc),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
             Block("streaming", "matrix engine fed from the HBM slice, host port", _streaming),

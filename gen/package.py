@@ -21,7 +21,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from amaranth.lib import wiring
 
@@ -40,6 +40,13 @@ FORMAT = 1
 
 class PackageError(ValueError):
     """A package is not what its manifest says; the message is one sentence that says where."""
+
+
+@runtime_checkable
+class HasFacts(Protocol):
+    """A component of which something was found out when it was made: plain JSON values."""
+
+    facts: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -99,9 +106,9 @@ def generate(block: str, config: TileConfig, out_dir: Path = Path("build")) -> P
 def write(name: str, component: wiring.Component, config: TileConfig, out_dir: Path) -> Package:
     """Write the package of any component under a name of its own; see `generate`.
 
-    Registers and counters are described if the component has a `register_map`. The directory
-    appears all at once. If it exists already, its files are replaced one by one, the manifest last,
-    and whatever else is in it stays.
+    Registers and counters are described if the component has a `register_map`, and what else is to
+    be known of it if it has `facts`. The directory appears all at once. If it exists already, its
+    files are replaced one by one, the manifest last, and whatever else is in it stays.
     """
     register_map = component.register_map if isinstance(component, HasRegisterMap) else None
     described = register_map.to_dict() if register_map else {"registers": [], "counters": []}
@@ -121,6 +128,7 @@ def write(name: str, component: wiring.Component, config: TileConfig, out_dir: P
         "configuration": config.to_dict(),
         "ports": [_port(port, design.layouts) for port in design.ports],
         **described,
+        **({"facts": component.facts} if isinstance(component, HasFacts) else {}),
         "modules": list(design.modules),
         "files": [{"name": file, "sha256": _sha256(text)} for file, text in files.items()],
     }

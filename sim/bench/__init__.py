@@ -50,13 +50,27 @@ def _vec(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
     return vec.run(config, progress)
 
 
+def _noc(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
+    from sim.bench import noc
+
+    return noc.run(config, progress)
+
+
+def _ring(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
+    from sim.bench import ring
+
+    return ring.run(config, progress)
+
+
 BENCHES: Mapping[str, Bench] = MappingProxyType(
     {
         bench.name: bench
         for bench in [
             Bench("mac", "matrix engine: throughput under Verilator, size by Yosys", _mac),
             Bench("vec", "vector unit: passes, latencies, size of its arithmetic", _vec),
+            Bench("ring", "collective ring: bandwidth, barrier, size of a node", _ring),
             Bench("hbm", "HBM slice: bandwidth, idle latency, size", _hbm),
+            Bench("noc", "network on chip: throughput, latency, fairness, size", _noc),
         ]
     }
 )
