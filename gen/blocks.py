@@ -98,6 +98,12 @@ def _streaming(config: TileConfig) -> wiring.Component:
     return StreamingEngine(config)
 
 
+def _tile(config: TileConfig) -> wiring.Component:
+    from rtl.tile import Tile
+
+    return Tile(config)
+
+
 BLOCKS: Mapping[str, Block] = MappingProxyType(
     {
         block.name: block
@@ -112,6 +118,7 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
             Block("noc", "network on chip: two meshes of routers, for requests and replies", _noc),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
+            Block("tile", "tile: core, engines, L1 and HBM slice, all that runs a model", _tile),
             Block("streaming", "matrix engine fed from the HBM slice, host port", _streaming),
         ]
     }

@@ -49,5 +49,13 @@ CPP = _words(
     """
 )
 
-RESERVED = VERILOG | CPP
+# Members of the class that Verilator makes of a design, and a method of its base class.
+VERILATOR = _words(
+    """
+    atClone contextp eval eval_end_step eval_step eventsPending hierName modelName name nextTimeSlot
+    prepareClone rootp threads trace traceBaseModel vlNamep vlSymsp
+    """
+)
+
+RESERVED = VERILOG | CPP | VERILATOR
 """Every word that is refused as the name of a port or a module."""

@@ -281,7 +281,9 @@ def _check_port(port: str, value: Value, module: str, kind: str) -> None:
     if port in _DOMAIN_PORTS:
         raise EmissionError(f"{kind} has a port {port}, which is the name of its clock or reset.")
     if port in RESERVED:
-        raise EmissionError(f"{kind} has a port {port}, which is a keyword of Verilog or C++.")
+        raise EmissionError(
+            f"{kind} has a port {port}, which is a word of Verilog, C++ or Verilator."
+        )
     if not _is_name(port):
         raise EmissionError(f'{kind} has a port "{port}", which is no legal name in Verilog.')
     if port == module:

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.hbm.interface import PseudoChannelSignature
-from rtl.hbm.ports import ClientSignature, clients
+from rtl.hbm.ports import ClientSignature, find_client
 from rtl.hbm.slice import HbmSlice
 from rtl.host import HostPort, axi_ports, lite_ports, pass_through
 from rtl.host.axi import REGISTER_WORDS
@@ -25,7 +25,7 @@ from rtl.mac import (
 )
 from rtl.register_windows import RegisterDecoder, RegisterWindows
 
-OPEN_CLIENTS = ("l1", "stores")
+OPEN_CLIENTS = ("l1", "loads", "stores")
 """Clients of the slice that are ports here: nobody in here uses them."""
 
 
@@ -69,7 +69,6 @@ class StreamingEngine(wiring.Component):
                 "operands": self._operands.register_map,
             }
         )
-        ports = {c.name: c for c in clients(config)}
         super().__init__(
             {
                 "operands": In(stream.Signature(OperandLayout())),
@@ -78,7 +77,7 @@ class StreamingEngine(wiring.Component):
                 "activations": In(stream.Signature(ActivationLayout(config))),
                 "results": Out(stream.Signature(ResultLayout(config))),
                 **{
-                    name: In(ClientSignature(ports[name], config.pseudo_channels))
+                    name: In(ClientSignature(find_client(config, name), config.pseudo_channels))
                     for name in OPEN_CLIENTS
                 },
                 "hbm": Out(PseudoChannelSignature()).array(config.pseudo_channels),

@@ -237,18 +237,24 @@ def demo(
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a layer of a real language model on the hardware, and compare every bit with numpy.
+    """Let a pretrained language model write on the hardware, and compare every bit with numpy.
 
-    Generates the Verilog, compiles it with Verilator, runs the layer and says what came out. Needs
-    nothing but a C++ compiler.
+    Generates the Verilog of a tile, compiles it with Verilator, runs the model on it and says what
+    came out. Needs nothing but a C++ compiler.
     """
     from sim import demo as demonstration
     from sim.figures import report
+    from sim.run import Mismatch
 
     configuration = load(preset, config, settings or ())
     # Explanations are for people; with --json only the object goes to standard output.
     console = Console(stderr=True, quiet=True) if as_json else _console()
-    result = report("demo", configuration, demonstration.run(configuration, _progress(), console))
+    try:
+        figures = demonstration.run(configuration, _progress(), console)
+    except Mismatch as error:
+        print(f"jalapeno: {error}", file=sys.stderr)
+        raise typer.Exit(FAILED) from None
+    result = report("demo", configuration, figures)
     if as_json:
         _print_json(result.to_dict())
 
@@ -262,8 +268,14 @@ def run(
         int, typer.Option("--tokens", metavar="N", min=1, help="Tokens to add at most.")
     ] = 64,
     engine: Annotated[
-        str, typer.Option("--engine", metavar="NAME", help="What runs the model.")
-    ] = "golden",
+        str,
+        typer.Option(
+            "--engine",
+            metavar="NAME",
+            envvar="JALAPENO_ENGINE",
+            help="What runs the model: rtl, interpreter or golden.",
+        ),
+    ] = "rtl",
     check: Annotated[
         bool,
         typer.Option(
@@ -288,6 +300,9 @@ def run(
 ) -> None:
     """Continue a text with a language model, and print the tokens as they come.
 
+    It runs on the tile's hardware under Verilator. The first run of a configuration compiles the
+    simulation, which takes a minute or two; later ones find it in a cache.
+
     The same model, formats and prompt give the same bits of every logit on every engine and every
     configuration; **--check** shows it.
     """
@@ -302,7 +317,8 @@ def run(
     begun = running.Prompt.of(prompt, opened)
     # The last token that is added need not be appended.
     positions = len(begun.tokens) + min(tokens, begun.room) - 1
-    runner = make(opened.model, configuration, positions)
+    with _progress().task(f"preparing the engine {engine}"):
+        runner = make(opened.model, configuration, positions)
     checked = None
     if check:
         golden = make_golden(opened.model, configuration, positions)
@@ -311,9 +327,12 @@ def run(
     generation = running.Generation(runner, begun, tokens, choose)
     try:
         result = _show(generation, None if as_json else prompt)
+        figures, activity = runner.figures(), runner.activity()
     except running.Mismatch as error:
         print(f"jalapeno: {error}", file=sys.stderr)
         raise typer.Exit(FAILED) from None
+    finally:
+        runner.close()
     compared = checked.compared if checked else 0
     if as_json:
         _print_json(
@@ -325,11 +344,16 @@ def run(
                 "prompt": {"text": prompt, "tokens": begun.tokens},
                 **result,
                 "logits_compared": compared,
-                "figures": [figure.to_dict() for figure in runner.figures()],
+                "figures": [figure.to_dict() for figure in figures],
+                "activity": [
+                    {"part": a.part, "active": a.active, "dark": a.dark} for a in activity
+                ],
             }
         )
         return
-    for figure in runner.figures():
+    for a in activity:
+        print(f"{a.part:12} {a.strip} {a.active:4.0%} {a.work}", file=sys.stderr)
+    for figure in figures:
         print(f"{figure.name}: {figure.value:,.6g} {figure.unit}".rstrip(), file=sys.stderr)
     print(
         f"{len(result['tokens'])} tokens, {result['tokens_per_second']:.1f} per second, on {engine}"

@@ -10,6 +10,7 @@ from gen.lookup import lookup
 from gen.models.model import Model
 from rtl.config import TileConfig
 from rtl.core.isa import OPCODES
+from sim.activity import Activity
 from sim.figures import Figure
 from sim.golden.fp32 import Floats
 from sim.golden.transformer import Cache, forward
@@ -37,8 +38,25 @@ class Engine(Protocol):
     def figures(self) -> list[Figure]:
         """Return what was measured so far; it may be nothing."""
 
+    def activity(self) -> list[Activity]:
+        """Return what the parts of the hardware did, if there is any."""
 
-class GoldenEngine:
+    def close(self) -> None:
+        """End whatever runs for it."""
+
+
+class SoftwareEngine:
+    """What engines have in common that are no hardware."""
+
+    def activity(self) -> list[Activity]:
+        """Return nothing: there is no hardware."""
+        return []
+
+    def close(self) -> None:
+        """Do nothing: everything runs in here."""
+
+
+class GoldenEngine(SoftwareEngine):
     """The golden model in numpy.
 
     Parameters
@@ -67,7 +85,7 @@ class GoldenEngine:
         return []
 
 
-class InterpreterEngine:
+class InterpreterEngine(SoftwareEngine):
     """The model as a program for one tile, executed instruction by instruction.
 
     Parameters
@@ -113,8 +131,17 @@ class InterpreterEngine:
         ]
 
 
+def _rtl(model: Model, config: TileConfig, positions: int) -> Engine:
+    from sim.tile_engine import TileEngine
+
+    return TileEngine(model, config, positions)
+
+
 REFERENCE = "golden"
 """The engine that others are compared with."""
+
+DEFAULT = "rtl"
+"""The engine that runs a model if none is named: the hardware."""
 
 Make = Callable[[Model, TileConfig, int], Engine]
 """Makes an engine, for one sequence, of a quantised model, a configuration, and most positions."""
@@ -122,6 +149,7 @@ Make = Callable[[Model, TileConfig, int], Engine]
 ENGINES: dict[str, Make] = {
     REFERENCE: GoldenEngine,
     "interpreter": InterpreterEngine,
+    DEFAULT: _rtl,
 }
 """What makes an engine, by name; a factory that needs much imports it when it is called."""
 

@@ -23,6 +23,7 @@ def execute(
     log: Path,
     env: Mapping[str, str] | None = None,
     timeout: float | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> int:
     """Run a command with its output appended to `log`, and return its exit status.
 
@@ -38,6 +39,8 @@ def execute(
         File that receives both output streams.
     timeout : float, optional
         Seconds after which the command is ended.
+    pass_fds : sequence of int
+        Open files that it gets, under the same numbers.
 
     Raises
     ------
@@ -53,6 +56,7 @@ def execute(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
         try:
             return process.wait(timeout)

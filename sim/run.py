@@ -10,6 +10,7 @@ import numpy as np
 from gen.models.errors import ModelError
 from gen.models.library import Opened
 from gen.models.tokenizer import TextStream, Tokenizer, prompt_tokens
+from sim.activity import Activity
 from sim.engines import Engine
 from sim.figures import Figure
 from sim.golden import fp32
@@ -168,6 +169,15 @@ class CheckedEngine:
     def figures(self) -> list[Figure]:
         """Return what the engine that is checked has measured."""
         return self._engine.figures()
+
+    def activity(self) -> list[Activity]:
+        """Return what the hardware of the engine that is checked did."""
+        return self._engine.activity()
+
+    def close(self) -> None:
+        """End whatever runs for either."""
+        self._engine.close()
+        self._golden.close()
 
     def _compare(self, count: int, found: fp32.Floats, expected: fp32.Floats) -> fp32.Floats:
         self._tokens += count

@@ -128,6 +128,7 @@ class Build:
         env: Mapping[str, str] | None = None,
         waves: bool = False,
         timeout: float | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> Results:
         """Run cocotb tests.
 
@@ -148,6 +149,8 @@ class Build:
             Record ``dump.vcd``; needs a build with `waves`.
         timeout : float, optional
             Seconds after which the simulation is ended.
+        pass_fds : sequence of int
+            Open files that the tests get, under the same numbers.
 
         Returns
         -------
@@ -179,6 +182,7 @@ class Build:
             env={**os.environ, **variables, **(env or {})},
             log=log,
             timeout=timeout,
+            pass_fds=pass_fds,
         )
         seconds = time.perf_counter() - start
         if not report.exists():

@@ -139,6 +139,8 @@ class CoreTestbench:
         for name in ("program_write", "start", "memory_error", "done", "answers__valid"):
             getattr(dut, name).value = 0
         dut.limit.value = config.issue_window
+        dut.ahead.value = dut.finished.value = dut.operands__ready.value = 1
+        dut.fetches__ready.value = 1
         cocotb.start_soon(self._engines())
         cocotb.start_soon(self._memory())
         for name in ("lines", "rows"):

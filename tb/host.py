@@ -12,7 +12,7 @@ from cocotb.triggers import RisingEdge
 from rtl.config import TileConfig
 from rtl.host.axi import REGISTERS, axi_ports, lite_ports
 from rtl.host.burst import Kind, Response, bus_bytes
-from rtl.host.client import ADDRESS_BITS, client
+from rtl.host.client import ADDRESS_BITS, find_client
 from tb.axi import LITE_CHANNELS, AxiChecker, AxiManager, Burst, HandshakeChecker
 from tb.memory_client import UNWRITTEN, MemoryClient
 
@@ -159,7 +159,7 @@ class HostTestbench:
                 getattr(dut, name).value = 0
         dut.bus__mapped.value = dut.bus__read_data.value = 0
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
-        self.memory = MemoryClient(dut, client(config), config.beat_bytes)
+        self.memory = MemoryClient(dut, find_client(config, "host"), config.beat_bytes)
         self.checker = AxiChecker(dut)
         HandshakeChecker(dut, REGISTERS, LITE_CHANNELS)
         if manager:

@@ -13,8 +13,8 @@ from cocotb.triggers import RisingEdge
 from cocotb.utils import get_sim_time
 
 from rtl.config import TileConfig
+from rtl.hbm.ports import find_client
 from rtl.l1 import AnswerLayout, L1Cache, L1Geometry, RangeLayout, RequestLayout
-from rtl.l1.cache import client
 from tb.memory import ClientPort, Memory
 from tb.memory_client import unpack
 from tb.registers import RegisterDriver
@@ -65,7 +65,7 @@ class L1Testbench:
         self.rng = random.Random(random.getrandbits(32))
         Clock(dut.clk, PERIOD_NS, unit="ns").start()
         self.memory = Memory(config.beat_bytes)
-        self.port = ClientPort(dut, "client", client(config), self.memory)
+        self.port = ClientPort(dut, "client", find_client(config, "l1"), self.memory)
         self.requests = StreamSource(dut, "requests")
         self.ranges = StreamSource(dut, "ranges")
         self.answers = StreamSink(dut, "answers", self._answer)

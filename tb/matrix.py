@@ -13,11 +13,13 @@ from typing import Any
 from gen.mx import Bytes
 from rtl.config import TileConfig
 from rtl.core.isa import PHYSICAL_VECTORS, VECTORS
+from rtl.mac import FetchLayout
 from rtl.matrix import StandaloneMatrixUnit
 from rtl.vec.ports import LineWriteLayout
 from rtl.vec.registers import BANKS
 from sim.interpreter.matrix import MatrixUnit
 from sim.interpreter.memory import Memory
+from tb.mac import pack
 from tb.registers import RegisterDriver
 from tb.stream import StreamSource, any_pauses, never
 from tb.vec import Instruction, Oracle, Register, VectorTestbench
@@ -102,6 +104,7 @@ class MatrixTestbench(VectorTestbench):
         super().__init__(dut, config)
         self.spare = DISTURBED
         self.operands = StreamSource(dut, "beats")
+        self.fetches = StreamSource(dut, "fetches")
 
     def _open_registers(self) -> RegisterDriver:
         return RegisterDriver(self.dut, StandaloneMatrixUnit(self.config).register_map)
@@ -109,19 +112,27 @@ class MatrixTestbench(VectorTestbench):
     async def reset(self) -> None:
         """Reset the unit, and forget what was under way."""
         self.operands.reset()
+        self.fetches.reset()
         await super().reset()
 
     def pause(self, rng: random.Random | None) -> None:
         """Choose new pauses for everything at random, or none."""
         self.operations.pauses = any_pauses(rng) if rng else never()
         self.operands.pauses = any_pauses(rng) if rng else never()
+        self.fetches.pauses = any_pauses(rng) if rng else never()
         self.pauses = any_pauses(rng) if rng else never()
 
     async def execute(self, oracle: MatrixOracle, program: Sequence[Instruction]) -> int:
         """Run a program that the oracle has executed; return the cycles."""
         for instruction in program:
-            self.operands.send(*oracle.beats(instruction))
+            self.bring(oracle, instruction)
         return await self.run(program)
+
+    def bring(self, oracle: MatrixOracle, instruction: Instruction) -> None:
+        """Send the operand of an instruction, which need not be there yet."""
+        fields = {name: int(getattr(instruction.o, name)) for name in FetchLayout.NAMES}
+        self.fetches.send(pack(FetchLayout(self.config), **fields))
+        self.operands.send(*oracle.beats(instruction))
 
     def others_use(self, *, vector: int | None = None, row: int | None = None) -> None:
         """Let others use, when they disturb, the bank of a vector or of a row register."""

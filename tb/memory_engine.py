@@ -21,13 +21,11 @@ from rtl.config import TileConfig
 from rtl.core.fields import Kind, S
 from rtl.core.isa import OPCODES, VECTORS
 from rtl.formats import BLOCK, Format
+from rtl.hbm.ports import find_client
 from rtl.l1 import RangeLayout
-from rtl.l1.cache import client as l1_client
 from rtl.memory import MemoryGeometry, WordAccessLayout
-from rtl.memory.append import client as stores_client
-from rtl.memory.engine import LOADS
 from rtl.memory.sequence import OPERATION_BITS
-from rtl.memory.standalone import StandaloneMemoryEngine
+from rtl.memory.standalone import CLIENTS, StandaloneMemoryEngine
 from sim.interpreter.errors import Fault
 from sim.interpreter.memory import Memory as GoldenMemory
 from sim.interpreter.tile import Tile
@@ -193,9 +191,8 @@ class MemoryTestbench(vec.VectorTestbench):
         self.rng = random.Random(random.getrandbits(32))
         self.memory = memory.Memory(config.beat_bytes)
         self.ports = {
-            "l1": memory.ClientPort(dut, "l1", l1_client(config), self.memory),
-            "loads": memory.ClientPort(dut, "loads", LOADS, self.memory),
-            "stores": memory.ClientPort(dut, "stores", stores_client(config), self.memory),
+            name: memory.ClientPort(dut, name, find_client(config, name), self.memory)
+            for name in CLIENTS
         }
         self.access = StreamSource(dut, "access")
         self.ranges = StreamSource(dut, "ranges")

@@ -27,8 +27,8 @@ READERS = ("matrix", "l1", "host")
 async def started(dut, timing: str = CONFIG.timing, **settings) -> HbmTestbench:
     """Return a testbench after reset, its memory unwritten."""
     bench = HbmTestbench(dut, CONFIG, TIMINGS[timing], min(ROWS, TIMINGS[timing].rows))
-    await bench.hbm.clear()
     await bench.reset(**settings)
+    await bench.hbm.clear()  # not before: writes of the test before may be under way
     return bench
 
 

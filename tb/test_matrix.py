@@ -150,7 +150,7 @@ async def reset_in_flight(dut: Any) -> None:
         program = Maker(oracle, seed()).program(6)
         for instruction in program:
             bench.operations.send(instruction.payload)
-            bench.operands.send(*oracle.beats(instruction))
+            bench.bring(oracle, instruction)
         for _ in range(random.randint(1, 200)):
             await RisingEdge(dut.clk)
         await bench.reset()
@@ -260,7 +260,7 @@ async def nothing_is_done_before_its_registers_are_free(dut: Any) -> None:
     await bench.load(oracle)
     for instruction in (*chain, last, writes, searches, both):
         assert oracle.execute(instruction)
-        bench.operands.send(*oracle.beats(instruction))
+        bench.bring(oracle, instruction)
     for delay, instruction in zip(delays, chain, strict=True):
         bench.others_use(vector=instruction.o.source)
         await hold(bench, instruction, delay)

@@ -9,7 +9,7 @@ import random
 
 import cocotb
 from cocotb.triggers import RisingEdge, gather
-from cocotbext.axi import AxiBus, AxiMaster, AxiResp
+from cocotbext.axi import AxiResp
 
 from rtl.config import TileConfig
 from rtl.formats import Format
@@ -17,12 +17,11 @@ from rtl.hbm.ports import ADDRESS_BITS, DescriptorLayout, WriteBeatLayout
 from rtl.hbm.timing import TIMINGS
 from rtl.host.burst import bus_bytes
 from rtl.registers import IDENTITY
-from sim.hbm.beats import UNWRITTEN
-from tb.axi import AxiChecker
+from tb.axi_host import REGION, AxiHost
 from tb.mac import Job, pack
 from tb.random_mac import JobMaker
 from tb.registers import LiteManager
-from tb.stream import StreamSink, StreamSource, any_pauses, never
+from tb.stream import StreamSink, StreamSource, any_pauses
 from tb.streaming import StreamingTestbench
 
 CONFIG = TileConfig.from_dict(json.loads(os.environ["JALAPENO_CONFIG"]))
@@ -38,9 +37,6 @@ QUIET = 600
 
 MICROSECONDS = 1000
 """When it gives up in any case."""
-
-REGION = 200
-"""Beats that a worker has for itself."""
 
 SETTLED = 2000
 """Cycles in which all that was accepted, or corrected, is written, a refresh included."""
@@ -59,8 +55,8 @@ def maker() -> JobMaker:
 async def started(dut, timing: str = CONFIG.timing, piece: int = 0) -> StreamingTestbench:
     """Return a testbench after reset, its memory unwritten."""
     bench = StreamingTestbench(dut, CONFIG, TIMINGS[timing], ROWS, piece)
-    await bench.hbm.clear()
     await bench.reset()
+    await bench.hbm.clear()  # not before: writes of the test before may be under way
     return bench
 
 
@@ -68,76 +64,6 @@ def plain_job(make: JobMaker, outputs: int, length: int) -> Job:
     """Return a product of one row."""
     activations = make.tensor((1, length), Format.MXFP4, False)
     return Job(activations, make.tensor((outputs, length), Format.MXFP4, False))
-
-
-class Host:
-    """A manager that nobody here wrote, on the AXI port; its protocol is watched.
-
-    Parameters
-    ----------
-    dut
-        The design.
-    """
-
-    def __init__(self, dut) -> None:
-        self.axi = AxiMaster(AxiBus.from_prefix(dut, "s_axi"), dut.clk, dut.rst)
-        self.checker = AxiChecker(dut)
-
-    def pause(self, choices: random.Random | None) -> None:
-        """Choose pauses of all channels, or none."""
-        write, read = self.axi.write_if, self.axi.read_if
-        for channel in (
-            *(write.aw_channel, write.w_channel, write.b_channel),
-            *(read.ar_channel, read.r_channel),
-        ):
-            channel.set_pause_generator(any_pauses(choices) if choices else never())
-
-    async def write_beats(self, first: int, data: bytes) -> None:
-        """Write whole beats, several bursts at a time, and wait for all responses."""
-        # Nobody may write the holes between beats.
-        size = BEAT if BEAT != STRIDE else max(BEAT, len(data) // BEAT // 3 * BEAT)
-        parts = range(0, len(data), size)
-        answers = await gather(
-            *(self.axi.write(_address(first * BEAT + i), data[i : i + size]) for i in parts)
-        )
-        assert all(answer.resp == AxiResp.OKAY for answer in answers)
-
-    async def work(self, choices: random.Random, first: int, accesses: int) -> bytes:
-        """Write and read at random places of a region, and check all that is read.
-
-        Returns
-        -------
-        bytes
-            What must be in the region.
-        """
-        image = bytearray([UNWRITTEN]) * (REGION * BEAT)
-
-        def span() -> tuple[int, int]:
-            length = choices.choice([1, 3, choices.randint(1, 64), choices.randint(1, 2500)])
-            start = choices.randrange(len(image))
-            end = len(image) if BEAT == STRIDE else (start // BEAT + 1) * BEAT
-            return start, min(length, end - start)
-
-        for _ in range(accesses):
-            start, length = span()
-            size = choices.randint(0, LARGEST) if length < 64 else LARGEST
-            data = choices.randbytes(length)
-            answer = await self.axi.write(_address(first * BEAT + start), data, size=size)
-            assert answer.resp == AxiResp.OKAY
-            image[start : start + length] = data
-            if choices.random() < 0.5:
-                start, length = span()
-            size = choices.randint(0, LARGEST) if length < 64 else LARGEST
-            answer = await self.axi.read(_address(first * BEAT + start), length, size=size)
-            assert answer.resp == AxiResp.OKAY
-            assert answer.data == image[start : start + length], f"{length} bytes at {start}"
-        return bytes(image)
-
-
-def _address(index: int) -> int:
-    """Return the AXI address of a byte, counted without holes."""
-    beat, offset = divmod(index, BEAT)
-    return beat * STRIDE + offset
 
 
 async def keep_streaming(bench: StreamingTestbench, make: JobMaker, jobs: int) -> None:
@@ -231,7 +157,7 @@ async def all_taken(bench):
 async def bursts_while_matrices_stream(dut, timing):
     """Four AXI users, streaming stores and matrices at the same time; every byte is right."""
     bench, make = await started(dut, timing), maker()
-    host, stores, choices = Host(dut), Stores(dut), rng()
+    host, stores, choices = AxiHost(dut, CONFIG), Stores(dut), rng()
     for _ in range(2):
         bench.pause(choices)
         host.pause(choices)
@@ -255,7 +181,7 @@ async def bursts_while_matrices_stream(dut, timing):
 async def an_operand_written_before_is_seen(dut, timing):
     """Weights over AXI, and at the last response the request for them; at two places in turn."""
     bench, make = await started(dut, timing), maker()
-    host, choices = Host(dut), rng()
+    host, choices = AxiHost(dut, CONFIG), rng()
     places = [bench.allot(REGION) for _ in range(2)]
     busy = cocotb.start_soon(host.work(choices, bench.allot(REGION), 40))
     for round_ in range(16):
@@ -277,7 +203,7 @@ async def an_operand_written_before_is_seen(dut, timing):
 async def a_layer_written_by_the_host_runs(dut):
     """Everything as a host does it: two matrices over AXI, then products with both."""
     bench, make = await started(dut), maker()
-    host = Host(dut)
+    host = AxiHost(dut, CONFIG)
     jobs = [plain_job(make, 41 * CONFIG.pseudo_channels - 1, 96) for _ in range(2)]
     for job in jobs:
         operand = job.beats(CONFIG)
@@ -299,7 +225,7 @@ async def a_layer_written_by_the_host_runs(dut):
 async def beyond_the_memory_there_are_errors(dut):
     """SLVERR behind the last row of the devices, DECERR behind the last address."""
     bench, make = await started(dut), maker()
-    host, choices = Host(dut), rng()
+    host, choices = AxiHost(dut, CONFIG), rng()
     end = 64 * bench.timing.banks * ROWS  # beats of the devices
     data = choices.randbytes(BEAT)
     before = await stored(bench, 0, 64)
@@ -368,7 +294,7 @@ async def wrong_bits_in_an_operand(dut):
 async def reset_in_flight(dut):
     """Bursts and jobs under way are gone; what was in memory is still there, and all works."""
     bench, make = await started(dut), maker()
-    host, choices = Host(dut), rng()
+    host, choices = AxiHost(dut, CONFIG), rng()
     kept = plain_job(make, 5 * CONFIG.pseudo_channels, 96)
     await bench.prepare(kept)
     for round_ in range(8):
@@ -379,7 +305,7 @@ async def reset_in_flight(dut):
         bench.pause(choices)
         host.pause(choices)
         for _ in range(6):
-            address = _address((scratch + choices.randrange(REGION)) * BEAT)
+            address = host.address_of((scratch + choices.randrange(REGION)) * BEAT)
             if choices.random() < 0.5:
                 host.axi.init_write(address, choices.randbytes(BEAT))
             else:

@@ -13,12 +13,16 @@ from rtl.config import TileConfig
 from rtl.core.fields import OPCODE_BITS, REGISTER_BITS, WORD_BITS, Kind
 from rtl.core.isa import OPCODES, PHYSICAL_VECTORS, ROWS
 from rtl.core.layout import InstructionLayout, placed
+from rtl.core.operands import MATRIX_BITS, OperandsAhead
 from rtl.core.program import LINE_WORDS, MOST_WORDS, PC_BITS, Fetch
 from rtl.core.registers_access import RegisterAccess
 from rtl.core.rename import Rename, one_hot
 from rtl.core.scalar import ARITHMETIC, BRANCHES, Arithmetic, ScalarRegisters
 from rtl.core.touch import USES
-from rtl.core.window import Engine, MacroLayout, Window
+from rtl.core.window import Engine, MacroLayout, Window, WindowProbeLayout
+from rtl.counters import Counter, step_signature
+from rtl.mac.operand_stream import OperandLayout
+from rtl.mac.operation import FetchLayout
 from rtl.vec.geometry import VectorGeometry
 from rtl.vec.ports import LineReadSignature, WordReadSignature
 
@@ -34,6 +38,23 @@ LOADS = ("load", "loadr", "collective", "remote")
 """Instructions that may touch memory through L1."""
 
 
+COUNTERS = (
+    Counter("running", "cycles in which a program ran"),
+    Counter("instructions", "instructions taken from the program"),
+    *(
+        Counter(f"{e.name.lower()}_instructions", "instructions issued to this engine")
+        for e in Engine
+    ),
+    Counter("stalled_fetch", "cycles in which the next instruction had not been fetched"),
+    Counter("resolving", "cycles that went into values and names of registers"),
+    Counter("stalled_registers", "of these, cycles in which no physical register was free"),
+    Counter("stalled_window", "cycles in which an instruction waited for room in the window"),
+    Counter("stalled_scalar", "cycles in which the scalar unit waited for registers or memory"),
+    Counter("stalled_end", "cycles in which the end of the program waited for what was before"),
+)
+"""What the core counts."""
+
+
 class Cause(enum.IntEnum):
     """Why a tile stopped."""
 
@@ -43,7 +64,7 @@ class Cause(enum.IntEnum):
     VALUE = 2
     """A scalar register holds what the field cannot."""
     MEMORY = 3
-    """A load or a store failed."""
+    """A load or a store failed, or the operand of a product could not be read."""
 
 
 class ScalarAccessLayout(data.StructLayout):
@@ -85,21 +106,34 @@ class Core(wiring.Component):
     running : Out
         There is a program, which has not ended.
     cause, pc : Out
-        Why it stopped, and at which instruction; `Cause.NONE` at its `stop`.
+        Why it stopped, and at which instruction; `Cause.NONE` at its `stop`. With `Cause.MEMORY`
+        the oldest that has not completed: all before it have.
     limit : In
         How many instructions may wait in the window.
+    ahead : In
+        Ask for the operands of `matrix` before it is issued.
     memory_error : In
-        A load or a store failed.
+        Something could not be read or written.
+    finish, finished : Out, In
+        All instructions have completed and the program is to end; what it wrote is in memory.
     issued : array of Out
         Instructions for each `Engine`.
     done : In
         For each engine: the oldest of its instructions has completed.
+    operands : Out
+        Where the operands of `matrix` are, see `rtl.core.operands.OperandsAhead`.
+    fetches : Out
+        What they look like.
     access : Out
         Words of memory that the scalar unit wants.
     answers : In
         What they hold; something also of those that are written.
     lines, rows : Out
         Ports of the registers.
+    events : Out
+        Steps of `COUNTERS`.
+    probe : Out
+        What happens in the window, see `rtl.core.window.WindowProbeLayout`.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -118,13 +152,20 @@ class Core(wiring.Component):
                 "cause": Out(Cause),
                 "pc": Out(PC_BITS),
                 "limit": In(range(config.issue_window + 1)),
+                "ahead": In(1, init=1),
                 "memory_error": In(1),
+                "finish": Out(1),
+                "finished": In(1),
                 "issued": Out(stream.Signature(words)).array(len(Engine)),
                 "done": In(len(Engine)),
+                "operands": Out(stream.Signature(OperandLayout())),
+                "fetches": Out(stream.Signature(FetchLayout(config))),
                 "access": Out(stream.Signature(ScalarAccessLayout())),
                 "answers": In(stream.Signature(WORD_BITS)),
                 "lines": Out(LineReadSignature(g)),
                 "rows": Out(WordReadSignature(g)),
+                "events": Out(step_signature(COUNTERS)),
+                "probe": Out(WindowProbeLayout(self.window.entries)),
             }
         )
 
@@ -137,6 +178,7 @@ class Core(wiring.Component):
         m.submodules.arithmetic = arithmetic = Arithmetic()
         m.submodules.rename = rename = Rename()
         m.submodules.read = read = RegisterAccess(self.config)
+        m.submodules.operands_ahead = ahead = OperandsAhead(self.config, window.entries)
         connect(m, read.lines, flipped(self.lines))
         connect(m, read.rows, flipped(self.rows))
         for e in Engine:
@@ -155,30 +197,50 @@ class Core(wiring.Component):
         opcode = words[:OPCODE_BITS]
         macro = Signal(MacroLayout())  # the instruction that is resolved
         self._todo = Signal(max(map(len, USES.values())))  # its registers that are not renamed
-        m.d.comb += window.macros.payload.eq(macro)
+        enters = window.macros.valid & window.macros.ready
+        connect(m, ahead.operands, flipped(self.operands))
+        connect(m, ahead.fetches, flipped(self.fetches))
+        m.d.comb += [
+            window.macros.payload.eq(macro),
+            ahead.enters.eq(enters),
+            ahead.words.eq(macro.words[:MATRIX_BITS]),
+            ahead.matrix.eq(macro.engine == Engine.MATRIX),
+            ahead.fence.eq(macro.fence),
+            ahead.fenced.eq(window.fenced),
+            ahead.issued.eq(window.issues[Engine.MATRIX]),
+            ahead.ahead.eq(self.ahead),
+            self.probe.eq(window.probe),
+        ]
         self._views = {
             name: data.View(InstructionLayout(name), macro.words[: WORD_BITS * row.words])
             for name, row in OPCODES.items()
         }
         here = macro.words[:OPCODE_BITS]
 
-        with m.If(self.start & ~self.running):
+        with m.If(self.start & ~self.running & (self.cause == Cause.NONE)):
             m.d.comb += [fetch.jump.eq(1), fetch.target.eq(0)]
-            m.d.sync += [self.running.eq(1), self.cause.eq(Cause.NONE)]
+            m.d.sync += self.running.eq(1)
 
         def stop(cause: Any, pc: Any) -> list[Any]:
             return [self.running.eq(0), self.cause.eq(cause), self.pc.eq(pc)]
 
-        with m.FSM():
+        events = self.events
+        with m.FSM() as fsm:
+            taking = fsm.ongoing("next")
             with m.State("next"), m.If(self.running & fetch.instructions.valid):
                 self._scalar(m, fetch, scalars, arithmetic)
                 with m.If(coming.size == 0):
                     m.d.comb += fetch.instructions.ready.eq(1)
                     m.d.sync += stop(Cause.OPCODE, coming.pc)
                 with m.Switch(opcode):
-                    with m.Case(OPCODES["stop"].number), m.If(window.idle):
-                        m.d.comb += fetch.instructions.ready.eq(1)
-                        m.d.sync += stop(Cause.NONE, coming.pc)
+                    with m.Case(OPCODES["stop"].number):
+                        m.d.comb += [
+                            self.finish.eq(window.idle),
+                            events.stalled_end.eq(~self.finished),
+                        ]
+                        with m.If(self.finish & self.finished):
+                            m.d.comb += fetch.instructions.ready.eq(1)
+                            m.d.sync += stop(Cause.NONE, coming.pc)
                     for name in OPCODES:
                         if name in ENGINES or name in ("lw", "sw", "readv", "readr", "match"):
                             with m.Case(OPCODES[name].number):
@@ -187,6 +249,7 @@ class Core(wiring.Component):
                                 m.d.sync += self._begin(macro, name, words)
                                 m.next = "resolve"
             with m.State("resolve"):
+                m.d.comb += events.resolving.eq(1)
                 values_left = self._values(m, here, macro, scalars, stop)
                 registers_left = self._registers(m, here, macro, rename)
                 with m.If(~values_left & ~registers_left):
@@ -205,6 +268,7 @@ class Core(wiring.Component):
                 with m.Case(OPCODES["sw"].number), m.If(~window.stores & ~window.loads):
                     m.next = "access"
             with m.State("read"):
+                m.d.comb += events.stalled_scalar.eq(1)
                 # What is read must have been written.
                 free = ~(
                     (window.touched.writes & macro.touched.reads)
@@ -220,6 +284,7 @@ class Core(wiring.Component):
                 with m.If(read.done):
                     m.next = "next"
             with m.State("access"):
+                m.d.comb += events.stalled_scalar.eq(1)
                 lw, sw = self._views["lw"], self._views["sw"]
                 is_store = here == OPCODES["sw"].number
                 m.d.comb += [
@@ -239,6 +304,7 @@ class Core(wiring.Component):
                     m.next = "answer"
             with m.State("answer"):
                 m.d.comb += [
+                    events.stalled_scalar.eq(1),
                     self.answers.ready.eq(1),
                     scalars.to.eq(self._views["lw"].to),
                     scalars.value.eq(self.answers.payload),
@@ -246,8 +312,18 @@ class Core(wiring.Component):
                 ]
                 with m.If(self.answers.valid):
                     m.next = "next"
+        m.d.comb += [
+            events.running.eq(self.running),
+            events.instructions.eq(fetch.instructions.valid & fetch.instructions.ready),
+            events.stalled_fetch.eq(self.running & ~fetch.instructions.valid & taking),
+            events.stalled_window.eq(window.macros.valid & ~window.macros.ready),
+            *(
+                getattr(events, f"{e.name.lower()}_instructions").eq(window.issues[e])
+                for e in Engine
+            ),
+        ]
         with m.If(self.memory_error & self.running):
-            m.d.sync += stop(Cause.MEMORY, macro.pc)
+            m.d.sync += stop(Cause.MEMORY, Mux(window.idle, macro.pc, window.oldest))
         return m
 
     def _scalar(self, m: Module, fetch: Any, scalars: Any, arithmetic: Any) -> None:
@@ -402,6 +478,7 @@ class Core(wiring.Component):
                                     ),
                                     field.eq(now),
                                 ]
+                            m.d.comb += self.events.stalled_registers.eq(waits)
                             with m.If(~waits):
                                 m.d.sync += self._todo[i].eq(0)
         return left

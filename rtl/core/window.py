@@ -107,6 +107,34 @@ class MacroLayout(data.StructLayout):
         )
 
 
+class WindowProbeLayout(data.StructLayout):
+    """What happens in a window in a cycle, for whoever wants to know where time goes.
+
+    Fields
+    ------
+    enter, tail, pc
+        An instruction enters, into this entry; where it is in the program.
+    issue, chosen
+        The one of this entry is issued.
+    done, ended
+        For each engine: the one of this entry has completed.
+    """
+
+    def __init__(self, entries: int) -> None:
+        index_bits = ceil_log2(entries)
+        super().__init__(
+            {
+                "enter": 1,
+                "tail": index_bits,
+                "pc": PC_BITS,
+                "issue": 1,
+                "chosen": index_bits,
+                "done": len(Engine),
+                "ended": data.ArrayLayout(index_bits, len(Engine)),
+            }
+        )
+
+
 class Window(wiring.Component):
     """Issue instructions out of order.
 
@@ -125,6 +153,13 @@ class Window(wiring.Component):
         Instructions for each engine.
     done : In
         For each engine: the oldest of its instructions has completed.
+    issues : Out
+        For each engine: an instruction is on its way to it.
+    fenced : Out
+        A fence has completed.
+    oldest : Out
+        Where the oldest instruction is that has not completed, in the program; of no meaning if
+        there is none.
     release : Out
         Physical registers that are free from now on.
     touched : Out
@@ -133,6 +168,8 @@ class Window(wiring.Component):
         One of those writes, or reads, memory through L1.
     idle : Out
         All have completed.
+    probe : Out
+        What happens, see `WindowProbeLayout`.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -145,11 +182,15 @@ class Window(wiring.Component):
                 "limit": In(range(self.waiting + 1)),
                 "issued": Out(stream.Signature(words)).array(len(Engine)),
                 "done": In(len(Engine)),
+                "issues": Out(len(Engine)),
+                "fenced": Out(1),
+                "oldest": Out(PC_BITS),
                 "release": Out(PHYSICAL_VECTORS),
                 "touched": Out(TouchedLayout()),
                 "stores": Out(1),
                 "loads": Out(1),
                 "idle": Out(1),
+                "probe": Out(WindowProbeLayout(self.entries)),
             }
         )
 
@@ -162,6 +203,8 @@ class Window(wiring.Component):
 
         m.submodules.words = words = Memory(shape=WORD_BITS * MOST_WORDS, depth=n, init=[])
         put, get = words.write_port(), words.read_port(domain="comb")
+        m.submodules.pcs = pcs = Memory(shape=PC_BITS, depth=n, init=[])
+        put_pc, get_pc = pcs.write_port(), pcs.read_port(domain="comb")
         busy, waits, complete = Signal(n), Signal(n), Signal(n)  # complete: or not in use
         stores, loads, fences = Signal(n), Signal(n), Signal(n)
         engine = Array(Signal(Engine, name=f"engine{i}") for i in range(n))
@@ -199,6 +242,11 @@ class Window(wiring.Component):
             put.en.eq(enter),
             put.addr.eq(tail),
             put.data.eq(macro.words),
+            put_pc.en.eq(enter),
+            put_pc.addr.eq(tail),
+            put_pc.data.eq(macro.pc),
+            get_pc.addr.eq(head),
+            self.oldest.eq(get_pc.data),
         ]
 
         # --- choice: in the order of age ---
@@ -243,6 +291,7 @@ class Window(wiring.Component):
                 queues[e].valid.eq(mine_now),
                 flights[e].w_data.eq(chosen),
                 flights[e].w_en.eq(mine_now),
+                self.issues[e].eq(mine_now),
             ]
 
         # --- going on ---
@@ -274,6 +323,15 @@ class Window(wiring.Component):
         with m.If(leaves):
             m.d.comb += self.release.eq(frees[head])
             m.d.sync += [head.eq(head + 1), busy.bit_select(head, 1).eq(0)]
+        m.d.comb += [
+            self.probe.enter.eq(enter),
+            self.probe.tail.eq(tail),
+            self.probe.pc.eq(macro.pc),
+            self.probe.issue.eq(some),
+            self.probe.chosen.eq(chosen),
+            self.probe.done.eq(self.done),
+            *(self.probe.ended[e].eq(flights[e].r_data) for e in Engine),
+        ]
         live = busy & ~complete
         merged: Value = Const(0, TouchedLayout().size)
         for i in range(n):
@@ -283,5 +341,6 @@ class Window(wiring.Component):
             self.stores.eq((live & stores).any()),
             self.loads.eq((live & loads).any()),
             self.idle.eq(~live.any()),
+            self.fenced.eq((ends & fences).any()),
         ]
         return m

@@ -20,7 +20,7 @@ from rtl.hbm.intake import Intake
 from rtl.hbm.interface import ColumnCommand, PseudoChannelSignature, RowCommand
 from rtl.hbm.lane import AGES, Lane
 from rtl.hbm.lookahead import LookAhead
-from rtl.hbm.partial import PartialWriter
+from rtl.hbm.partial import WRITERS, PartialWriters
 from rtl.hbm.place import BANKS, GeometryLayout, PlaceLayout, exists
 from rtl.hbm.policy import PolicyLayout
 from rtl.hbm.pool import SLOT_BITS, WritePool
@@ -97,12 +97,13 @@ class Controller(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         """Return the parts, and what joins them."""
         m = Module()
-        sources = len(self.clients) + 1  # the last one is the partial writer
+        sources = len(self.clients) + WRITERS  # the last ones are the partial writers
         depths = {i: client.reads for i, client in enumerate(self.clients) if client.reads}
-        m.submodules.intake = self._intake = Intake(sources, ecc=self.ecc)
+        keeps = [i for i, client in enumerate(self.clients) if client.name in ("l1", "loads")]
+        m.submodules.intake = self._intake = Intake(sources, ecc=self.ecc, keeps=keeps)
         m.submodules.lookahead = self._lookahead = LookAhead(len(self.clients))
         m.submodules.pool = self._pool = WritePool()
-        m.submodules.partial = self._partial = PartialWriter()
+        m.submodules.partial = self._partial = PartialWriters()
         m.submodules.delivery = self._delivery = Delivery(sources, depths, ecc=self.ecc)
         m.submodules.writer = self._writer = Writer(ecc=self.ecc)
         m.submodules.columns = self._columns = Columns(BANKS)
@@ -151,7 +152,9 @@ class Controller(wiring.Component):
         """Let accesses in."""
         intake, pool, partial, delivery = self._intake, self._pool, self._partial, self._delivery
         lookahead = self._lookahead
-        connect(m, partial.accesses, intake.accesses[-1])
+        for i in range(WRITERS):
+            connect(m, partial.accesses[i], intake.accesses[len(self.clients) + i])
+            m.d.comb += intake.merge_places[i].eq(partial.places[i])
         m.d.comb += [
             *(getattr(intake, name).eq(self._vector(name)) for name in LANE_ROOM),
             intake.buffer_room.eq(delivery.room),
@@ -161,8 +164,8 @@ class Controller(wiring.Component):
             intake.pool_slot.eq(pool.slot),
             intake.pool_found.eq(pool.found),
             intake.merging.eq(partial.busy),
-            intake.merge_place.eq(partial.place),
             intake.writing.eq(self._columns.writing),
+            intake.unprotected.eq(self.policy.unprotected),
             partial.start.eq(intake.merge),
             partial.access.eq(intake.access),
             pool.wanted.eq(intake.key),
@@ -304,6 +307,7 @@ class Controller(wiring.Component):
             delivery.issued.place.bank.eq(number(grant)),
             delivery.issued.place.row.eq(select(grant, [lane.row for lane in lanes])),
             delivery.issued.place.column.eq(self._column),
+            delivery.unprotected.eq(self.policy.unprotected),
             delivery.valid.eq(hbm.read.valid),
             delivery.data.eq(hbm.read.data),
             delivery.check.eq(hbm.read.check),

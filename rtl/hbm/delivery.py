@@ -10,6 +10,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.hbm.interface import BEAT_BYTES, CHECK_BITS
+from rtl.hbm.partial import WRITERS
 from rtl.hbm.place import PlaceLayout
 from rtl.hbm.ports import ReadBeatLayout
 from rtl.hbm.reorder import ReorderBuffer, advanced
@@ -22,7 +23,7 @@ class Delivery(wiring.Component):
     Parameters
     ----------
     sources
-        How many may read; the last one is the partial writer.
+        How many may read; the last ones are the partial writers.
     depths
         Beats of the reorder buffer of each source that has one.
     ecc
@@ -32,7 +33,7 @@ class Delivery(wiring.Component):
     -------
     issue, issued : In
         A read is given, see `rtl.hbm.returns.ReadLayout`.
-    valid, data, check : In
+    valid, data, check, unprotected : In
         A beat from the device.
     pick, reserve : In
         The source whose access is taken, and the slots that it needs.
@@ -43,7 +44,8 @@ class Delivery(wiring.Component):
     beats : array of Out
         What the sources get, in order; nothing to those without a buffer.
     own_valid, half, corrected, lost : Out
-        A beat for the partial writer; which of the access, the data, and which words are lost.
+        A beat for a partial writer, a bit for each; which of the access, the data, and which words
+        are lost.
     scrub, place : Out
         A beat for somebody else was corrected; where any beat comes from.
     fixed, broken : Out
@@ -59,6 +61,7 @@ class Delivery(wiring.Component):
                 "valid": In(1),
                 "data": In(8 * BEAT_BYTES),
                 "check": In(CHECK_BITS),
+                "unprotected": In(1),
                 "pick": In(sources),
                 "reserve": In(2),
                 "fault": In(1),
@@ -66,7 +69,7 @@ class Delivery(wiring.Component):
                 "slots": Out(ReadTagLayout()["slot"].shape).array(sources),
                 "may_answer": Out(sources),
                 "beats": Out(stream.Signature(ReadBeatLayout())).array(sources),
-                "own_valid": Out(1),
+                "own_valid": Out(WRITERS),
                 "half": Out(1),
                 "corrected": Out(8 * BEAT_BYTES),
                 "lost": Out(WORDS),
@@ -81,6 +84,7 @@ class Delivery(wiring.Component):
         """Return the reads under way, and the buffers."""
         m = Module()
         m.submodules.returns = returns = Returns(ecc=self.ecc)
+        first = self.sources - WRITERS
         tag, own, wanted = returns.read.tag, Signal(), Signal()
         m.d.comb += [
             returns.issue.eq(self.issue),
@@ -88,9 +92,10 @@ class Delivery(wiring.Component):
             returns.valid.eq(self.valid),
             returns.data.eq(self.data),
             returns.check.eq(self.check),
+            returns.unprotected.eq(self.unprotected),
             wanted.eq(self.valid & tag.wanted.bit_select(returns.half, 1)),
-            own.eq(tag.client == self.sources - 1),
-            self.own_valid.eq(self.valid & own),
+            own.eq(tag.client >= first),
+            *(self.own_valid[i].eq(self.valid & (tag.client == first + i)) for i in range(WRITERS)),
             self.half.eq(returns.half),
             self.corrected.eq(returns.corrected),
             self.lost.eq(returns.lost),

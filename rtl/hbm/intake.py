@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from rtl.hbm.arbiter import number, select
 from rtl.hbm.generator import AccessLayout
-from rtl.hbm.partial import is_partial
+from rtl.hbm.partial import WRITERS, is_partial
 from rtl.hbm.place import BANKS, FINGERPRINT_BITS, PlaceLayout, fingerprint
 from rtl.hbm.pool import SLOT_BITS
 from rtl.hbm.queue import AGE_BITS, EntryLayout
@@ -30,9 +31,11 @@ class Intake(wiring.Component):
     Parameters
     ----------
     sources
-        How many; the last one is the partial writer.
+        How many; the last ones are the partial writers.
     ecc
         Whether there are check bits, so that words are written whole.
+    keeps
+        Sources that keep their turn while they go on asking, see `rtl.hbm.turns`.
 
     Members
     -------
@@ -44,14 +47,16 @@ class Intake(wiring.Component):
         Of each bank, see `rtl.hbm.lane.Lane`.
     pool_room, pool_slot, pool_found : In
         See `rtl.hbm.pool.WritePool`.
-    merging, merge_place : In
-        An access that nobody but the partial writer may have.
+    merging, merge_places : In
+        Accesses that nobody but the partial writer of each may have.
     merger_idle : In
-        The partial writer can begin; only with `ecc`.
+        A partial writer can begin; only with `ecc`.
     may_answer : In
         Sources whose reorder buffers can be filled with an error now.
     writing : In
         Direction of the column bus.
+    unprotected : In
+        Words may be written in part.
     pick, access : Out
         The source whose turn it is, and what it wants.
     bank, key : Out
@@ -68,9 +73,9 @@ class Intake(wiring.Component):
         For the counters.
     """
 
-    def __init__(self, sources: int, *, ecc: bool) -> None:
-        self.sources, self.ecc = sources, ecc
-        self.own = sources - 1
+    def __init__(self, sources: int, *, ecc: bool, keeps: Sequence[int] = ()) -> None:
+        self.sources, self.ecc, self.keeps = sources, ecc, tuple(keeps)
+        self.clients = sources - WRITERS
         super().__init__(
             {
                 "accesses": In(stream.Signature(AccessLayout())).array(sources),
@@ -80,11 +85,12 @@ class Intake(wiring.Component):
                 "pool_room": In(1),
                 "pool_slot": In(SLOT_BITS),
                 "pool_found": In(1),
-                "merging": In(1),
-                "merge_place": In(PlaceLayout()),
+                "merging": In(WRITERS),
+                "merge_places": In(PlaceLayout()).array(WRITERS),
                 **({"merger_idle": In(1)} if ecc else {}),
                 "may_answer": In(sources),
                 "writing": In(1),
+                "unprotected": In(1),
                 "pick": Out(sources),
                 "access": Out(AccessLayout()),
                 "bank": Out(BANKS),
@@ -102,8 +108,9 @@ class Intake(wiring.Component):
     def elaborate(self, platform: Any) -> Module:
         """Return the turns, what an access waits for, and its entry."""
         m = Module()
-        pick, access, own = self.pick, self.access, self.own
-        m.submodules.turns = turns = Turns(self.sources)
+        pick, access = self.pick, self.access
+        own = pick[self.clients :].any()  # it is a partial writer's
+        m.submodules.turns = turns = Turns(self.sources, self.keeps)
         for i, offer in enumerate(self.accesses):
             m.d.comb += [
                 turns.asks[i].eq(offer.valid & (offer.payload.write | self.buffer_room[i])),
@@ -124,16 +131,22 @@ class Intake(wiring.Component):
             some.eq(pick.any()),
             here.eq(some & access.exists),
             same_place.eq(
-                self.merging
-                & ~pick[own]
-                & (Value.cast(self.merge_place) == Value.cast(access.place))
+                Cat(
+                    busy & (Value.cast(place) == Value.cast(access.place))
+                    for busy, place in zip(self.merging, self.merge_places, strict=True)
+                ).any()
+                & ~own
             ),
-            in_part.eq((is_partial(access.enable) if self.ecc else 0) & access.write & ~pick[own]),
+            in_part.eq(
+                ((is_partial(access.enable) & ~self.unprotected) if self.ecc else 0)
+                & access.write
+                & ~own
+            ),
             hazard.eq(Mux(access.write, read_found, self.pool_found) | same_place),
             full.eq(~Mux(access.write, write_room, read_room)),
             self.read.eq(here & ~access.write & ~hazard & ~full),
             self.write.eq(here & access.write & ~in_part & ~hazard & ~full),
-            self.merge.eq((here & in_part & self.merger_idle) if self.ecc else 0),
+            self.merge.eq((here & in_part & self.merger_idle & ~same_place) if self.ecc else 0),
             self.fault.eq(some & ~access.exists & (access.write | (self.may_answer & pick).any())),
             done.eq(self.read | self.write | self.merge | self.fault),
             turns.taken.eq(Mux(done, pick, 0)),

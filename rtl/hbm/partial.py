@@ -7,8 +7,9 @@ from typing import Any
 
 from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, connect, flipped
 
+from rtl.hbm.arbiter import lowest
 from rtl.hbm.generator import AccessLayout
 from rtl.hbm.interface import ACCESS_BYTES, BEAT_BYTES
 from rtl.hbm.place import PlaceLayout
@@ -23,6 +24,10 @@ def is_partial(enable: Value) -> Value:
     return Cat(word.any() & ~word.all() for word in words).any()
 
 
+WRITERS = 3
+"""How many can be under way."""
+
+
 class _State(enum.IntEnum):
     IDLE = 0
     ASK = 1
@@ -34,7 +39,7 @@ class _State(enum.IntEnum):
 
 
 class PartialWriter(wiring.Component):
-    """Read an access, put new bytes into it, write it: one at a time.
+    """Read an access, put new bytes into it, write it.
 
     Meanwhile nobody else may have that access (`busy`, `place`). Words that could not be corrected
     are not written: they stay as wrong as they were, and are noticed by whoever reads them.
@@ -121,4 +126,72 @@ class PartialWriter(wiring.Component):
                         m.d.sync += word.eq((word.all() | ~self.broken[i]).replicate(WORD_BYTES))
             with m.If(self.half):
                 m.d.sync += state.eq(_State.WRITE)
+        return m
+
+
+class PartialWriters(wiring.Component):
+    """Several of them, each with another access.
+
+    A store of a few bytes here and there, such as an append to the KV cache, then waits for none
+    that came before it.
+
+    Members
+    -------
+    idle : Out
+        One is.
+    start, access : In
+        Begin with this one, which none of them has.
+    scrub, scrub_place : In
+        Begin with an access that is only to be corrected, if one is idle and none has it, unless
+        `start`.
+    busy, places : Out
+        Those under way.
+    accesses : array of Out
+        Of each, first its read, then its write.
+    valid : In
+        A bit for each: a beat of its read.
+    half, data, broken : In
+        What it is, see `PartialWriter`.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(
+            {
+                "idle": Out(1),
+                "start": In(1),
+                "access": In(AccessLayout()),
+                "scrub": In(1),
+                "scrub_place": In(PlaceLayout()),
+                "busy": Out(WRITERS),
+                "places": Out(PlaceLayout()).array(WRITERS),
+                "accesses": Out(stream.Signature(AccessLayout())).array(WRITERS),
+                "valid": In(WRITERS),
+                "half": In(1),
+                "data": In(8 * BEAT_BYTES),
+                "broken": In(WORDS),
+            }
+        )
+
+    def elaborate(self, platform: Any) -> Module:
+        """Return the writers, and who begins."""
+        m = Module()
+        idle, had = Signal(WRITERS), Signal(WRITERS)
+        first = lowest(idle)
+        m.d.comb += [self.idle.eq(idle.any()), self.busy.eq(~idle)]
+        for i in range(WRITERS):
+            m.submodules[f"writer{i}"] = writer = PartialWriter()
+            connect(m, writer.accesses, flipped(self.accesses[i]))
+            m.d.comb += [
+                idle[i].eq(writer.idle),
+                self.places[i].eq(writer.place),
+                had[i].eq(writer.busy & (Value.cast(writer.place) == Value.cast(self.scrub_place))),
+                writer.start.eq(self.start & first[i]),
+                writer.access.eq(self.access),
+                writer.scrub.eq(self.scrub & first[i] & ~self.start & ~had.any()),
+                writer.scrub_place.eq(self.scrub_place),
+                writer.valid.eq(self.valid[i]),
+                writer.half.eq(self.half),
+                writer.data.eq(self.data),
+                writer.broken.eq(self.broken),
+            ]
         return m

@@ -27,6 +27,8 @@ class PolicyLayout(data.StructLayout):
         See `rtl.hbm.columns.Columns`; `high` is how many writes are many.
     period, late, last, together
         See `rtl.hbm.refresh.Refresher`.
+    unprotected
+        Check bits are not looked at, and words may be written in part.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,7 @@ class PolicyLayout(data.StructLayout):
                 "late": PERIOD_BITS,
                 "last": PERIOD_BITS,
                 "together": 1,
+                "unprotected": 1,
             }
         )
 

@@ -49,9 +49,15 @@ def clients(config: TileConfig) -> tuple[Client, ...]:
     return (
         Client("matrix", stream_beats, False),
         Client("l1", 64, True),
+        Client("loads", 64, False),
         Client("stores", 0, True),
         Client("host", 64, True),
     )
+
+
+def find_client(config: TileConfig, name: str) -> Client:
+    """Return a client of the slice of a tile by its name."""
+    return next(client for client in clients(config) if client.name == name)
 
 
 class DescriptorLayout(data.StructLayout):

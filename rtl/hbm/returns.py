@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Cat, Module, Value
+from amaranth.hdl import Assert, Cat, Module, Mux, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out
@@ -59,6 +59,8 @@ class Returns(wiring.Component):
         A read is given.
     valid, data, check : In
         A beat from the device.
+    unprotected : In
+        Do not look at the check bits.
     read : Out
         Which read the beat belongs to.
     half : Out
@@ -78,6 +80,7 @@ class Returns(wiring.Component):
                 "valid": In(1),
                 "data": In(8 * BEAT_BYTES),
                 "check": In(CHECK_BITS),
+                "unprotected": In(1),
                 "read": Out(ReadLayout()),
                 "half": Out(1),
                 "corrected": Out(8 * BEAT_BYTES),
@@ -109,12 +112,13 @@ class Returns(wiring.Component):
         parts = []
         for i in range(WORDS):
             m.submodules[f"decoder{i}"] = decoder = SecdedDecoder()
+            counts = self.valid & ~self.unprotected
             m.d.comb += [
                 decoder.data.eq(self.data.word_select(i, 64)),
                 decoder.check.eq(self.check.word_select(i, 8)),
-                self.fixed[i].eq(decoder.single & self.valid),
-                self.lost[i].eq(decoder.uncorrectable & self.valid),
+                self.fixed[i].eq(decoder.single & counts),
+                self.lost[i].eq(decoder.uncorrectable & counts),
             ]
             parts.append(decoder.corrected)
-        m.d.comb += self.corrected.eq(Cat(parts))
+        m.d.comb += self.corrected.eq(Mux(self.unprotected, self.data, Cat(parts)))
         return m

@@ -22,8 +22,14 @@ _BITS = {"banks": 5, "bank_groups": 3, "wl": 6, "refi": PERIOD_BITS}
 _PLACE_BITS = 5 + 4 + ROW_BITS + 1
 
 
-def registers(timing: Timing, channels: int) -> tuple[Register, ...]:
+def registers(timing: Timing, channels: int, *, ecc: bool) -> tuple[Register, ...]:
     """Return the registers; after reset they hold `timing`."""
+    unprotected = Field(
+        "unprotected",
+        1,
+        Access.READ_WRITE,
+        "neither notice errors nor keep check bits right; may change only while not enabled",
+    )
     reset = values(timing)
 
     def setting(name: str, description: str, bits: int) -> Register:
@@ -38,6 +44,7 @@ def registers(timing: Timing, channels: int) -> tuple[Register, ...]:
             (
                 Field("enable", 1, Access.READ_WRITE, "accept descriptors, and refresh", reset=1),
                 Field("refresh_together", 1, Access.READ_WRITE, "use REFab instead of REFpb"),
+                *((unprotected,) if ecc else ()),
             ),
         ),
         setting("rows", "rows of each bank; what lies behind does not exist", ROW_BITS + 1),

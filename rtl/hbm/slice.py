@@ -51,7 +51,9 @@ class HbmSlice(wiring.Component):
         self.channels = config.pseudo_channels
         self.clients = clients(config)
         self.register_map = RegisterMap(
-            config, registers(TIMINGS[config.timing], self.channels), counters(self.channels)
+            config,
+            registers(TIMINGS[config.timing], self.channels, ecc=config.ecc),
+            counters(self.channels),
         )
         super().__init__(
             {
@@ -90,6 +92,8 @@ class HbmSlice(wiring.Component):
             policy.last.eq(block.refresh_last.value),
             policy.together.eq(block.control.refresh_together),
         ]
+        if self.config.ecc:
+            m.d.comb += policy.unprotected.eq(block.control.unprotected)
         distance = distances(m, timing)
 
         controllers = []

@@ -6,12 +6,11 @@ from rtl.config import TileConfig
 from rtl.hbm.ports import (
     ADDRESS_BITS,
     AnswerLayout,
-    Client,
     ClientSignature,
     DescriptorLayout,
     ReadBeatLayout,
     WriteBeatLayout,
-    clients,
+    find_client,
 )
 
 __all__ = [
@@ -20,16 +19,11 @@ __all__ = [
     "DescriptorLayout",
     "ReadBeatLayout",
     "WriteBeatLayout",
-    "client",
+    "find_client",
     "signature",
 ]
 
 
-def client(config: TileConfig) -> Client:
-    """Return the host among the clients of the slice."""
-    return next(client for client in clients(config) if client.name == "host")
-
-
 def signature(config: TileConfig) -> ClientSignature:
     """Return the port of the host."""
-    return ClientSignature(client(config), config.pseudo_channels)
+    return ClientSignature(find_client(config, "host"), config.pseudo_channels)

@@ -21,7 +21,7 @@ from rtl.host.burst import (
     offset_bits,
     within_wrap,
 )
-from rtl.host.client import DescriptorLayout, ReadBeatLayout, client
+from rtl.host.client import DescriptorLayout, ReadBeatLayout, find_client
 from rtl.host.queue import Queue
 
 BURSTS = 8
@@ -83,7 +83,7 @@ class Requests(wiring.Component):
         config = self.config
         burst, descriptor = self.bursts.payload, self.descriptors.payload
         # The reorder buffer wants room for two beats even for the last one.
-        limit = client(config).reads - 1
+        limit = find_client(config, "host").reads - 1
         assert limit >= CHUNK
         owed = Signal(range(limit + 1))
 

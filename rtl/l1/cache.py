@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import ACCESS_BEATS, TileConfig
 from rtl.counters import Counter
-from rtl.hbm.ports import Client, ClientSignature, DescriptorLayout, clients
+from rtl.hbm.ports import ClientSignature, DescriptorLayout, find_client
 from rtl.l1.access import Access
 from rtl.l1.departures import Departures
 from rtl.l1.geometry import L1Geometry
@@ -60,11 +60,6 @@ COUNTERS = (
 """What the cache counts."""
 
 
-def client(config: TileConfig) -> Client:
-    """Return the cache among the clients of the HBM slice."""
-    return next(client for client in clients(config) if client.name == "l1")
-
-
 class L1Cache(wiring.Component):
     """Keep lines of memory.
 
@@ -101,12 +96,13 @@ class L1Cache(wiring.Component):
         self.config = config
         self.geometry = g = L1Geometry(config)
         self.register_map = RegisterMap(config, REGISTERS, COUNTERS)
+        self._client = find_client(config, "l1")
         super().__init__(
             {
                 "requests": In(stream.Signature(RequestLayout(g))),
                 "answers": Out(stream.Signature(AnswerLayout(g))),
                 "ranges": In(stream.Signature(RangeLayout(g))),
-                "client": Out(ClientSignature(client(config), config.pseudo_channels)),
+                "client": Out(ClientSignature(self._client, config.pseudo_channels)),
                 "bus": In(RegisterBus(self.register_map.words)),
             }
         )
@@ -135,7 +131,7 @@ class L1Cache(wiring.Component):
 
         # What the client port is asked for it must be able to hold: a fetch that waits for an
         # earlier one to be taken would keep write-backs waiting that come before it.
-        limit = (client(self.config).reads - 1) // ACCESS_BEATS
+        limit = (self._client.reads - 1) // ACCESS_BEATS
         fetches = Signal(range(limit + 1))
         fetched = lookup.fetches.valid & lookup.fetches.ready
         m.d.sync += fetches.eq(fetches + fetched - access.filled)

@@ -6,6 +6,7 @@ from rtl.mac.operand_stream import OperandLayout, OperandStream
 from rtl.mac.operation import (
     ActivationLayout,
     ActivationRequestLayout,
+    FetchLayout,
     OperationLayout,
     ResultLayout,
 )
@@ -13,6 +14,7 @@ from rtl.mac.operation import (
 __all__ = [
     "ActivationLayout",
     "ActivationRequestLayout",
+    "FetchLayout",
     "MacGeometry",
     "MatrixEngine",
     "OperandLayout",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Assert, Module, Mux, Signal
+from amaranth.hdl import Assert, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFOBuffered
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -19,9 +19,11 @@ from rtl.mac.geometry import OPERATIONS, MacGeometry
 from rtl.mac.operation import (
     ActivationLayout,
     ActivationRequestLayout,
+    FetchLayout,
     OperationLayout,
     ResultLayout,
     continues,
+    fetched,
     is_legal,
 )
 from rtl.mac.sequence import Sequencer
@@ -84,11 +86,15 @@ class MatrixEngine(wiring.Component):
     ----------
     config
         The configuration of the tile.
+    ahead
+        Fetch may begin before an operation is there.
 
     Members
     -------
     operations : In
         What to do, see `OperationLayout`.
+    fetches : In
+        With `ahead`: what the operands of the operations look like, in the same order.
     beats : In
         The weight operands of the operations, one after the other, as `gen.layout` packs them.
     requests : Out
@@ -97,6 +103,8 @@ class MatrixEngine(wiring.Component):
         The blocks, in the order of the requests.
     results : Out
         The results of an operation, in no promised order; operations in order.
+    events : Out
+        The array takes a block row, and a second one.
     bus : In
         Registers and counters, see `register_map`.
 
@@ -106,17 +114,19 @@ class MatrixEngine(wiring.Component):
         Run-time limits, status and counters.
     """
 
-    def __init__(self, config: TileConfig) -> None:
-        self.config = config
+    def __init__(self, config: TileConfig, *, ahead: bool = False) -> None:
+        self.config, self.ahead = config, ahead
         self.geometry = MacGeometry(config)
         self.register_map = RegisterMap(config, registers(self.geometry), COUNTERS)
         super().__init__(
             {
                 "operations": In(stream.Signature(OperationLayout(config))),
+                **({"fetches": In(stream.Signature(FetchLayout(config)))} if ahead else {}),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "requests": Out(stream.Signature(ActivationRequestLayout(config))),
                 "activations": In(stream.Signature(ActivationLayout(config))),
                 "results": Out(stream.Signature(ResultLayout(config))),
+                "events": Out(wiring.Signature({"step": Out(1), "pair": Out(1)})),
                 "bus": In(RegisterBus(self.register_map.words)),
             }
         )
@@ -152,23 +162,30 @@ class MatrixEngine(wiring.Component):
                 )
             ),
         ]
-        parts: dict[str, Fetch | ActivationLoader | Sequencer] = {
-            "fetch": fetch,
-            "loader": loader,
-            "sequencer": sequencer,
+        accept = self.operations.valid & self.operations.ready
+        fetches = Signal(FetchLayout(config))
+        m.d.comb += fetched(fetches, operation)
+        queues: dict[str, tuple[Any, Signal, Value]] = {
+            "loader": (loader, operation, accept),
+            "sequencer": (sequencer, operation, accept),
+            "fetch": (fetch, fetches, accept),
         }
-        for name, part in parts.items():
-            queue = SyncFIFOBuffered(width=OperationLayout(config).size, depth=OPERATIONS)
+        if self.ahead:
+            queues["fetch"] = (fetch, self.fetches.payload, self.fetches.valid)
+        for name, (part, coming, enters) in queues.items():
+            queue = SyncFIFOBuffered(width=len(Value.cast(coming)), depth=OPERATIONS)
             m.submodules[f"{name}_operations"] = queue
             m.d.comb += [
-                queue.w_data.eq(operation),
-                queue.w_en.eq(self.operations.valid & self.operations.ready),
+                queue.w_data.eq(coming),
+                queue.w_en.eq(enters),
                 part.operations.payload.eq(queue.r_data),
                 part.operations.valid.eq(queue.r_rdy),
                 queue.r_en.eq(part.operations.ready),
             ]
-            room &= queue.w_rdy
-        accept = self.operations.valid & self.operations.ready
+            if name == "fetch" and self.ahead:
+                m.d.comb += self.fetches.ready.eq(queue.w_rdy)
+            else:
+                room &= queue.w_rdy
         m.d.comb += self.operations.ready.eq(room)
         with m.If(accept):
             # Clocked, like all assertions here: between an edge and the inputs that follow it, new
@@ -192,6 +209,8 @@ class MatrixEngine(wiring.Component):
         connect(m, sequencer.groups, drain.groups)
         m.d.comb += [
             fetch.limit.eq(block.stream.rows),
+            self.events.step.eq(sequencer.step.valid),
+            self.events.pair.eq(sequencer.step.second),
             block.status.overflow.eq(drain.overflow),
             block.step.cycles.eq(1),
             block.step.operations.eq(accept),

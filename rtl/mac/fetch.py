@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.config import TileConfig
 from rtl.mac.geometry import MacGeometry
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import FetchLayout
 from rtl.mac.rows import BlockRowLayout
 from rtl.mac.transpose import Transposer
 from rtl.mac.unpack import Unpacker
@@ -46,7 +46,7 @@ class Fetch(wiring.Component):
         self.geometry = MacGeometry(config)
         super().__init__(
             {
-                "operations": In(stream.Signature(OperationLayout(config))),
+                "operations": In(stream.Signature(FetchLayout(config))),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "limit": In(range(self.geometry.buffer_rows + 1)),
                 "rows": Out(stream.Signature(BlockRowLayout(self.geometry))).array(2),

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.counters import Counter
-from rtl.hbm.ports import ADDRESS_BITS, LENGTH_BITS, Client, ClientSignature, clients
+from rtl.hbm.ports import ADDRESS_BITS, LENGTH_BITS, ClientSignature, find_client
 from rtl.registers import Access, Field, Register, RegisterBlock, RegisterBus, RegisterMap
 
 OPERAND_BITS = 32
@@ -54,11 +54,6 @@ class OperandLayout(data.StructLayout):
         super().__init__({"address": ADDRESS_BITS, "beats": OPERAND_BITS})
 
 
-def client(config: TileConfig) -> Client:
-    """Return the matrix stream among the clients of the HBM slice."""
-    return next(client for client in clients(config) if client.name == "matrix")
-
-
 class OperandStream(wiring.Component):
     """Ask the HBM slice for operands, as far ahead as it lets, and hand their beats to the engine.
 
@@ -78,6 +73,10 @@ class OperandStream(wiring.Component):
         To the HBM slice, see `rtl.hbm.ports.ClientSignature`.
     beats : Out
         To the engine.
+    failed : Out
+        A beat could not be read.
+    active : Out
+        Beats are under way.
     bus : In
         Registers and counters, see `register_map`.
 
@@ -89,11 +88,14 @@ class OperandStream(wiring.Component):
 
     def __init__(self, config: TileConfig) -> None:
         self.register_map = RegisterMap(config, REGISTERS, COUNTERS)
+        client = find_client(config, "matrix")
         super().__init__(
             {
                 "operands": In(stream.Signature(OperandLayout())),
-                "client": Out(ClientSignature(client(config), config.pseudo_channels)),
+                "client": Out(ClientSignature(client, config.pseudo_channels)),
                 "beats": Out(stream.Signature(config.beat_bits)),
+                "failed": Out(1),
+                "active": Out(1),
                 "bus": In(RegisterBus(self.register_map.words)),
             }
         )
@@ -138,6 +140,8 @@ class OperandStream(wiring.Component):
         with m.If(deliver):
             m.d.sync += Assert(active)
         m.d.comb += [
+            self.failed.eq(wrong),
+            self.active.eq(active),
             block.status.error.eq(wrong),
             block.step.cycles.eq(1),
             block.step.operands.eq(operand.valid & operand.ready),

@@ -99,6 +99,24 @@ class OperationLayout(data.StructLayout):
         )
 
 
+class FetchLayout(data.StructLayout):
+    """What the operand of an operation looks like: all that the fetch side must know.
+
+    It has these members of `OperationLayout`.
+    """
+
+    NAMES = ("outputs", "blocks", "last", "weight", "transpose", "tile_row", "drain")
+
+    def __init__(self, config: TileConfig) -> None:
+        operation = OperationLayout(config)
+        super().__init__({name: operation[name].shape for name in self.NAMES})
+
+
+def fetched(target: Any, operation: Any) -> list[Any]:
+    """Return assignments of an operation to what has the members of `FetchLayout`."""
+    return [target[name].eq(operation[name]) for name in FetchLayout.NAMES]
+
+
 def is_legal(geometry: MacGeometry, operation: Any) -> Value:
     """Return whether an operation keeps to what `OperationLayout` says of its members."""
     config = geometry.config

@@ -13,7 +13,7 @@ from rtl.formats import BLOCK
 from rtl.mac.geometry import OPERATIONS, MacGeometry, index
 from rtl.mac.lanes import active_rows, can_pair, copy_lanes, primary_lanes
 from rtl.mac.operand import significand_operand, stream_operand
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import OperationLayout, fetched
 from rtl.mac.pair import WeightLayout
 from rtl.mac.rows import BlockRowLayout
 from rtl.mac.walk import OperandWalk
@@ -158,7 +158,7 @@ class Sequencer(wiring.Component):
         m.submodules.walk = walk = OperandWalk(self.config)
         m.d.comb += [
             paired.eq(operation.pair & can_pair(geometry, operation)),
-            walk.operation.eq(operation),
+            *fetched(walk.operation, operation),
             walk.two.eq(paired),
         ]
 

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out
 from rtl.config import TileConfig
 from rtl.formats import BLOCK, Format
 from rtl.mac.geometry import MacGeometry
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import FetchLayout
 from rtl.mac.rows import BlockRowLayout
 from rtl.mac.walk import OperandWalk
 
@@ -47,7 +47,7 @@ class Transposer(wiring.Component):
         self.geometry = MacGeometry(config)
         super().__init__(
             {
-                "operations": In(stream.Signature(OperationLayout(config))),
+                "operations": In(stream.Signature(FetchLayout(config))),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "rows": Out(stream.Signature(BlockRowLayout(self.geometry))),
                 "full": Out(1),
@@ -64,7 +64,7 @@ class Transposer(wiring.Component):
         # belong to different operations, so the one that leaves has its own copy of the descriptor.
         m.submodules.entering = entering = OperandWalk(self.config)
         m.submodules.leaving = leaving = OperandWalk(self.config)
-        left = Signal(OperationLayout(self.config))
+        left = Signal(FetchLayout(self.config))
         full = self.full
         m.d.comb += [
             entering.operation.eq(operation),

@@ -12,7 +12,7 @@ from rtl.config import TileConfig
 from rtl.formats import BLOCK, SCALE_NAN
 from rtl.mac.drop import saturating_drop
 from rtl.mac.geometry import SUPERBLOCK_ROWS, MacGeometry
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import FetchLayout
 from rtl.mac.rows import BlockRowLayout
 from rtl.mac.walk import OperandWalk
 
@@ -48,7 +48,7 @@ class Unpacker(wiring.Component):
         self.geometry = MacGeometry(config)
         super().__init__(
             {
-                "operations": In(stream.Signature(OperationLayout(config))),
+                "operations": In(stream.Signature(FetchLayout(config))),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "rows": Out(stream.Signature(BlockRowLayout(self.geometry))),
             }

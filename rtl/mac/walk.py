@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.config import TileConfig
 from rtl.mac.geometry import MacGeometry, index
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import FetchLayout
 
 
 class OperandWalk(wiring.Component):
@@ -48,7 +48,7 @@ class OperandWalk(wiring.Component):
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.geometry = MacGeometry(config)
-        layout = OperationLayout(config)
+        layout = FetchLayout(config)
         rows = index(max(self.geometry.group_rows, self.geometry.tile_rows))
         super().__init__(
             {

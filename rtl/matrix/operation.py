@@ -9,7 +9,7 @@ from amaranth.lib import data
 
 from rtl.config import TileConfig
 from rtl.core.layout import InstructionLayout
-from rtl.mac.operation import OperationLayout
+from rtl.mac.operation import FetchLayout, OperationLayout
 
 MATRIX = InstructionLayout("matrix")
 
@@ -50,6 +50,11 @@ def engine_operation(config: TileConfig, o: Any) -> dict[str, Value]:
         "range_step": o.ranged & o.range_step,
         "result_column": o.result_offset,
     }
+
+
+def engine_fetch(config: TileConfig, o: Any) -> dict[str, Value]:
+    """Return the fields of the engine's fetch side, see `rtl.mac.FetchLayout`."""
+    return {name: o[name] for name in FetchLayout.NAMES}
 
 
 class ReadLayout(data.StructLayout):

@@ -9,6 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
+from rtl.mac.operation import FetchLayout
 from rtl.matrix.operation import MATRIX
 from rtl.matrix.unit import MatrixUnit
 from rtl.registers import RegisterBus
@@ -35,7 +36,7 @@ class StandaloneMatrixUnit(wiring.Component):
 
     Members
     -------
-    operations, beats, done, bus
+    operations, fetches, beats, done, bus
         Of the matrix unit, see `MatrixUnit`.
     lines_read, words_read : In
         Ports that read vector and row registers.
@@ -56,6 +57,7 @@ class StandaloneMatrixUnit(wiring.Component):
         super().__init__(
             {
                 "operations": In(stream.Signature(MATRIX)),
+                "fetches": In(stream.Signature(FetchLayout(config))),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "done": Out(1),
                 "lines_read": In(LineReadSignature(g)),
@@ -86,6 +88,7 @@ class StandaloneMatrixUnit(wiring.Component):
         connect(m, flipped(self.lines_write), vectors.put)
         connect(m, flipped(self.words_write), rows.put)
         connect(m, flipped(self.operations), unit.operations)
+        connect(m, flipped(self.fetches), unit.fetches)
         connect(m, flipped(self.beats), unit.beats)
         connect(m, flipped(self.bus), unit.bus)
         m.d.comb += self.done.eq(unit.done)

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from rtl.config import TileConfig
 from rtl.mac.engine import MatrixEngine
 from rtl.mac.geometry import OPERATIONS
+from rtl.mac.operation import FetchLayout
 from rtl.matrix.activations import ActivationReader
 from rtl.matrix.argmax import ArgMax
 from rtl.matrix.operation import (
@@ -39,8 +40,9 @@ UNDER_WAY = 2 * OPERATIONS
 class MatrixUnit(wiring.Component):
     """Executes `matrix`.
 
-    Operands come by themselves, in the order of the instructions: whoever hands these over also
-    hands `address` and `beats` to `rtl.mac.OperandStream`.
+    Operands come by themselves, in the order of the instructions, and may come before them: whoever
+    hands instructions over also hands `address` and `beats` to `rtl.mac.OperandStream`, and to
+    `fetches` what the operand looks like.
 
     An instruction is done when its registers may be used by others: one that drains when everything
     is written, another one when its activations are read.
@@ -54,6 +56,8 @@ class MatrixUnit(wiring.Component):
     -------
     operations : In
         Instructions, in the order of the program; all of a chain are there before its end is.
+    fetches : In
+        What their operands look like, see `rtl.mac.FetchLayout`; as early as one likes.
     done : Out
         An instruction is done; they end in their order.
     beats : In
@@ -62,6 +66,8 @@ class MatrixUnit(wiring.Component):
         Ports that read vector and row registers.
     write_results, rows_write_best : Out
         Ports that write them.
+    events : Out
+        What its array does, see `rtl.mac.MatrixEngine`.
     bus : In
         Registers and counters of the engine, see `register_map`.
 
@@ -74,11 +80,12 @@ class MatrixUnit(wiring.Component):
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.geometry = g = VectorGeometry(config)
-        self._engine = MatrixEngine(config)
+        self._engine = MatrixEngine(config, ahead=True)
         self.register_map = self._engine.register_map
         super().__init__(
             {
                 "operations": In(stream.Signature(MATRIX)),
+                "fetches": In(stream.Signature(FetchLayout(config))),
                 "done": Out(1),
                 "beats": In(stream.Signature(config.beat_bits)),
                 "read_activations": Out(LineReadSignature(g)),
@@ -86,6 +93,7 @@ class MatrixUnit(wiring.Component):
                 "rows_read_best": Out(WordReadSignature(g)),
                 "write_results": Out(stream.Signature(LineWriteLayout(g))),
                 "rows_write_best": Out(stream.Signature(WordWriteLayout(g))),
+                "events": Out(self._engine.events.signature),
                 "bus": In(RegisterBus(self.register_map.words)),
             }
         )
@@ -99,7 +107,9 @@ class MatrixUnit(wiring.Component):
         m.submodules.writer = writer = ResultWriter(config)
         m.submodules.argmax = argmax = ArgMax(config)
         connect(m, flipped(self.bus), engine.bus)
+        connect(m, engine.events, flipped(self.events))
         connect(m, flipped(self.beats), engine.beats)
+        connect(m, flipped(self.fetches), engine.fetches)
         connect(m, engine.requests, reader.requests)
         connect(m, reader.activations, engine.activations)
         connect(m, reader.lines, flipped(self.read_activations))

@@ -8,9 +8,8 @@ from amaranth.hdl import Cat, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
-from rtl.config import TileConfig
 from rtl.core.isa import BLOCK_WORDS
-from rtl.hbm.ports import Client, ClientSignature, DescriptorLayout, WriteBeatLayout, clients
+from rtl.hbm.ports import ClientSignature, DescriptorLayout, WriteBeatLayout, find_client
 from rtl.memory.commands import AppendLayout, FetchedLayout
 from rtl.memory.geometry import MemoryGeometry
 from rtl.memory.unpack import PLANE_BYTES
@@ -22,11 +21,6 @@ BEATS = 4
 
 MOST = 255
 """Beats that the memory has not accepted, at most."""
-
-
-def client(config: TileConfig) -> Client:
-    """Return the stores among the clients of the HBM slice."""
-    return next(client for client in clients(config) if client.name == "stores")
 
 
 class Append(wiring.Component):
@@ -65,7 +59,7 @@ class Append(wiring.Component):
                 "appends": In(stream.Signature(AppendLayout(g))),
                 "lines": In(stream.Signature(FetchedLayout(g))),
                 "rows": Out(WordReadSignature(g.vectors)),
-                "client": Out(ClientSignature(client(g.config), channels)),
+                "client": Out(ClientSignature(find_client(g.config, "stores"), channels)),
                 "appended": Out(1),
                 "idle": Out(1),
                 "failed": Out(1),

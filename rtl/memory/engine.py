@@ -10,9 +10,9 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.counters import Counter
-from rtl.hbm.ports import Client, ClientSignature
+from rtl.hbm.ports import ClientSignature, find_client
 from rtl.l1.share import L1Share, L1UserSignature
-from rtl.memory.append import Append, client
+from rtl.memory.append import Append
 from rtl.memory.assemble import Assemble
 from rtl.memory.commands import ComingLayout, PieceLayout, RunLayout
 from rtl.memory.geometry import MemoryGeometry
@@ -38,9 +38,6 @@ RUNS = 16
 
 PIECES = 64
 """Beats that may be under way, as many as L1 has under way, and the memory past it."""
-
-LOADS = Client("loads", 64, False)
-"""Loads past L1, as a client of the HBM slice."""
 
 REGISTERS = (
     Register(
@@ -91,6 +88,8 @@ class MemoryEngine(wiring.Component):
         Words of the scalar unit, see `rtl.memory.scalar.WordAccess`.
     failed : Out
         Something could not be read or written.
+    idle : Out
+        The memory has accepted everything that was written past L1.
     lines_read, lines_write, words_read, words_write : Out
         Ports of the registers.
     cache : Out
@@ -118,13 +117,14 @@ class MemoryEngine(wiring.Component):
                 "access": In(stream.Signature(WordAccessLayout())),
                 "answers": Out(stream.Signature(32)),
                 "failed": Out(1),
+                "idle": Out(1),
                 "lines_read": Out(LineReadSignature(g.vectors)),
                 "lines_write": Out(stream.Signature(LineWriteLayout(g.vectors))),
                 "words_read": Out(WordReadSignature(g.vectors)),
                 "words_write": Out(stream.Signature(WordWriteLayout(g.vectors))),
                 "cache": Out(L1UserSignature(g.cache)),
-                "loads": Out(ClientSignature(LOADS, channels)),
-                "stores": Out(ClientSignature(client(config), channels)),
+                "loads": Out(ClientSignature(find_client(config, "loads"), channels)),
+                "stores": Out(ClientSignature(find_client(config, "stores"), channels)),
                 "bus": In(RegisterBus(self.register_map.words)),
             }
         )
@@ -214,6 +214,7 @@ class MemoryEngine(wiring.Component):
         load_failed = unpack.failed | words.failed
         m.d.comb += [
             self.failed.eq(load_failed | append.failed),
+            self.idle.eq(~order.head.valid & append.idle),
             block.status.load_error.eq(load_failed),
             block.status.append_error.eq(append.failed),
             block.step.cycles.eq(1),

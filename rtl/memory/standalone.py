@@ -9,11 +9,9 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
-from rtl.hbm.ports import ClientSignature
+from rtl.hbm.ports import ClientSignature, find_client
 from rtl.l1 import L1Cache, RangeLayout
-from rtl.l1.cache import client as l1_client
-from rtl.memory.append import client as stores_client
-from rtl.memory.engine import LOADS, MemoryEngine
+from rtl.memory.engine import MemoryEngine
 from rtl.memory.geometry import MemoryGeometry
 from rtl.memory.scalar import WordAccessLayout
 from rtl.memory.sequence import OPERATION_BITS
@@ -25,6 +23,9 @@ from rtl.vec.ports import (
     WordWriteLayout,
 )
 from rtl.vec.registers import RowRegisterFile, VectorRegisterFile
+
+CLIENTS = ("l1", "loads", "stores")
+"""Clients of the HBM slice, which are ports here."""
 
 
 class StandaloneMemoryEngine(wiring.Component):
@@ -75,9 +76,10 @@ class StandaloneMemoryEngine(wiring.Component):
                 "lines_write": In(stream.Signature(LineWriteLayout(g.vectors))),
                 "words_read": In(WordReadSignature(g.vectors)),
                 "words_write": In(stream.Signature(WordWriteLayout(g.vectors))),
-                "l1": Out(ClientSignature(l1_client(config), channels)),
-                "loads": Out(ClientSignature(LOADS, channels)),
-                "stores": Out(ClientSignature(stores_client(config), channels)),
+                **{
+                    name: Out(ClientSignature(find_client(config, name), channels))
+                    for name in CLIENTS
+                },
                 "bus": In(RegisterBus(self.register_map.words)),
                 "cache_bus": In(RegisterBus(self.cache_register_map.words)),
             }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect
 from amaranth.utils import exact_log2
@@ -58,7 +58,8 @@ class Pace(wiring.Component):
         for lane in range(g.lanes):
             column = Signal(len(row.lo), name=f"column{lane}")
             m.d.comb += column.eq((transfer << exact_log2(g.lanes)) | lane)
-            keep.append(~row.empty & (~last | (lane <= row.tail)))
+            beyond = last & (row.tail < lane) if lane else Const(0)
+            keep.append(~row.empty & ~beyond)
             inside.append((column >= row.lo) & (column < row.hi))
         m.d.comb += [mark.keep.eq(Cat(keep)), mark.inside.eq(Cat(inside))]
 

@@ -113,7 +113,7 @@ class VectorUnit(wiring.Component):
         m.submodules.sequencer = sequencer = Sequencer(config)
         m.submodules.pace = pace = Pace(config)
         m.submodules.step_b = step_b = StepStage(g, TransferLayout(g), QUEUE)
-        m.submodules.partner = partner = Partner(config)
+        m.submodules.partner_reader = partner = Partner(config)
         m.submodules.step_c = step_c = StepStage(g, SidedLayout(g), QUEUE)
         m.submodules.middle = middle = Middle(g, QUEUE)
         m.submodules.fork = fork = Fork(SidedLayout(g))

@@ -62,6 +62,12 @@ def _ring(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
     return ring.run(config, progress)
 
 
+def _tile(config: TileConfig, progress: ProgressReporter) -> Sequence[Figure]:
+    from sim.bench import tile
+
+    return tile.run(config, progress)
+
+
 BENCHES: Mapping[str, Bench] = MappingProxyType(
     {
         bench.name: bench
@@ -69,6 +75,7 @@ BENCHES: Mapping[str, Bench] = MappingProxyType(
             Bench("mac", "matrix engine: throughput under Verilator, size by Yosys", _mac),
             Bench("vec", "vector unit: passes, latencies, size of its arithmetic", _vec),
             Bench("ring", "collective ring: bandwidth, barrier, size of a node", _ring),
+            Bench("tile", "tile: whole models, where their cycles go, size", _tile),
             Bench("hbm", "HBM slice: bandwidth, idle latency, size", _hbm),
             Bench("noc", "network on chip: throughput, latency, fairness, size", _noc),
         ]

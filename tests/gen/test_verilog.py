@@ -243,9 +243,10 @@ class Plain(wiring.Component):
     [
         ("clk", "which is the name of its clock or reset"),
         ("rst", "which is the name of its clock or reset"),
-        ("module", "which is a keyword of Verilog or C++"),
-        ("logic", "which is a keyword of Verilog or C++"),
-        ("this", "which is a keyword of Verilog or C++"),
+        ("module", "which is a word of Verilog, C++ or Verilator"),
+        ("logic", "which is a word of Verilog, C++ or Verilator"),
+        ("this", "which is a word of Verilog, C++ or Verilator"),
+        ("trace", "which is a word of Verilog, C++ or Verilator"),
         ("jalapeno_x", "which is also the name of its module"),
     ],
 )

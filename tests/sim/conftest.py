@@ -17,6 +17,7 @@ def jalapeno(capfd: pytest.CaptureFixture[str], monkeypatch, tmp_path: Path) -> 
     """Return a function that runs the command in an empty directory: status, output, errors."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("JALAPENO_DEBUG", raising=False)
+    monkeypatch.setenv("JALAPENO_ENGINE", "golden")  # hardware only where a test is about it
 
     def run(*arguments: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as end:

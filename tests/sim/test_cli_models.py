@@ -19,6 +19,7 @@ from rtl.core import isa
 from sim import cli, engines
 from sim.golden import elementary
 from sim.interpreter import vector
+from sim.tile_engine import TileEngine
 from tests.gen.models.samples import CONFIGS, state, write_huggingface
 from tests.sim.conftest import Run
 
@@ -268,6 +269,33 @@ def test_run_on_the_interpreter(jalapeno: Run) -> None:
     assert (status, out) == (0, golden)
     assert "all 4,096 logits have the bits of golden" in err
     assert "run.matrix: " in err
+
+
+def test_run_on_the_hardware(jalapeno: Run, monkeypatch) -> None:
+    """It is what runs a model if nothing else is said."""
+    monkeypatch.delenv("JALAPENO_ENGINE")
+    arguments = ("run", "glassllm", "--prompt", TEXT, "--tokens", "3", "--preset", "nano")
+    golden = jalapeno(*arguments, "--engine", "golden")[1]
+    status, out, err = jalapeno(*arguments, "--check")
+    assert (status, out) == (0, golden)
+    assert "all 3,072 logits have the bits of golden" in err
+    for words in ("memory bus   ███", "run.token_cycles: 3", "run.roofline: 0.8", "on rtl"):
+        assert words in err
+
+
+def test_hardware_interrupted_leaves_nothing_running(jalapeno: Run, monkeypatch) -> None:
+    monkeypatch.delenv("JALAPENO_ENGINE")
+    seen = []
+
+    def decode(self, token):
+        seen.append(self._tile)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TileEngine, "decode", decode)
+    arguments = ("run", "glassllm", "--prompt", TEXT, "--preset", "nano")
+    status, _, err = jalapeno(*arguments)
+    assert (status, err) == (cli.INTERRUPTED, "jalapeno: interrupted.\n")
+    assert not seen[0]._thread.is_alive()
 
 
 def test_a_wrong_instruction_fails_the_check(jalapeno: Run, monkeypatch) -> None:

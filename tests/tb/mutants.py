@@ -1,6 +1,7 @@
 """Faults put into hardware on purpose, each a change of one expression in a copy of `rtl`."""
 
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,18 +12,19 @@ from pathlib import Path
 import pytest
 
 import rtl
+from gen.verilog import VerilogDesign
 from rtl.config import TileConfig
 from sim import verilator
+from sim.hbm.harness import attach
 
 ROOT = Path(rtl.__file__).parents[1]
 EMIT = """
-import json, sys
+import json, pickle, sys
 from gen.blocks import find
 from gen.verilog import emit
 from rtl.config import TileConfig
 block, config = sys.argv[1], TileConfig.from_dict(json.loads(sys.argv[2]))
-design = emit(find(block).build(config), block, config)
-sys.stdout.write("\\n".join([design.top, " ".join(p.name for p in design.ports), design.text]))
+sys.stdout.buffer.write(pickle.dumps(emit(find(block).build(config), block, config)))
 """
 
 
@@ -45,10 +47,8 @@ def params(mutants: Sequence[Mutant], sample: int) -> list:
     ]
 
 
-def emit_mutant(
-    block: str, mutant: Mutant, config: TileConfig, folder: Path
-) -> tuple[str, list[str], str]:
-    """Return top, ports and text of a block with the fault."""
+def emit_mutant(block: str, mutant: Mutant, config: TileConfig, folder: Path) -> VerilogDesign:
+    """Return a block with the fault."""
     shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
     path = folder / "rtl" / mutant.file
     text = path.read_text()
@@ -59,25 +59,49 @@ def emit_mutant(
         cwd=folder,
         env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
         capture_output=True,
-        text=True,
         check=True,
     ).stdout
-    top, ports, verilog = output.split("\n", maxsplit=2)
-    return top, ports.split(), verilog
+    return pickle.loads(output)
 
 
-def notice(block: str, mutant: Mutant, config: TileConfig, folder: Path) -> None:
-    """Fail unless a cocotb test of the block fails."""
-    top, ports, verilog = emit_mutant(block, mutant, config, folder)
-    results = verilator.build({f"{top}.sv": verilog}, top, ports).run(
+def notice(
+    block: str,
+    mutant: Mutant,
+    config: TileConfig,
+    folder: Path,
+    *,
+    rows: int | None = None,
+    testcases: Sequence[str] | None = None,
+) -> None:
+    """Fail unless a cocotb test of the block fails.
+
+    Parameters
+    ----------
+    block, mutant, config, folder
+        What is tested, the fault, and where.
+    rows
+        Rows of each bank of an HBM device that is put to it; it has none if left out.
+    testcases
+        The tests, by default all.
+    """
+    design, env = emit_mutant(block, mutant, config, folder), {}
+    sources, top = {f"{design.top}.sv": design.text}, design.top
+    ports = tuple(port.name for port in design.ports)
+    if rows is not None:
+        bench = attach(design, rows=rows)
+        sources, top, ports = dict(bench.sources), bench.top, bench.ports
+        env = {"JALAPENO_HBM_ROWS": str(rows)}
+    results = verilator.build(sources, top, ports).run(
         f"tb.test_{block}",
         seed=1,
         work_dir=folder / "run",
+        testcases=testcases,
         env={
             "JALAPENO_CONFIG": config.to_json(),
             "COCOTB_MAX_FAILURES": "1",  # one is enough
+            **env,
         },
-        timeout=300,
+        timeout=600,
     )
     assert results.failed, f"no test noticed: {mutant.name}"
     print("noticed by", next(iter(results.failed)))

@@ -4,30 +4,13 @@ Each is a change of one expression in a copy of `rtl`. They take a build each, s
 run at night.
 """
 
-import os
-import pickle
-import shutil
-import subprocess
-import sys
-
 import pytest
 
-from gen.verilog import VerilogDesign
 from rtl.config import PRESETS
-from sim import verilator
-from sim.hbm.harness import attach
-from tests.tb.mutants import ROOT, Mutant
+from tests.tb.mutants import Mutant, notice, params
 from tests.tb.test_hbm import ROWS
 
 CONFIG = PRESETS["small"]
-EMIT = """
-import pickle, sys
-from gen.blocks import find
-from gen.verilog import emit
-from rtl.config import PRESETS
-config = PRESETS["small"]
-sys.stdout.buffer.write(pickle.dumps(emit(find("hbm").build(config), "hbm", config)))
-"""
 CASES = [
     *("everybody_at_random", "a_read_sees_what_was_answered", "one_bank_only", "sequential"),
     *("double_errors_are_poison", "a_lost_word_stays_lost", "reset_in_flight"),
@@ -93,6 +76,18 @@ HBM = [
         "(word.all() | 1)",
     ),
     Mutant(
+        "two may merge into the same access",
+        "hbm/intake.py",
+        "self.merger_idle & ~same_place",
+        "self.merger_idle",
+    ),
+    Mutant(
+        "the second to merge gets what was read for the first",
+        "hbm/delivery.py",
+        "(tag.client == first + i)",
+        "(tag.client >= first)",
+    ),
+    Mutant(
         "others may have what is being merged",
         "hbm/intake.py",
         "hazard.eq(Mux(access.write, read_found, self.pool_found) | same_place)",
@@ -116,41 +111,6 @@ SAMPLE = 1
 """Faults that also run by day."""
 
 
-def emit_mutant(mutant: Mutant, folder) -> VerilogDesign:
-    """Return the slice with the fault."""
-
-    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "rtl" / mutant.file
-    text = path.read_text()
-    assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
-    path.write_text(text.replace(mutant.good, mutant.bad))
-    output = subprocess.run(
-        [sys.executable, "-c", EMIT],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-        capture_output=True,
-        check=True,
-    ).stdout
-    return pickle.loads(output)
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        pytest.param(mutant, id=mutant.name, marks=[] if i < SAMPLE else [pytest.mark.nightly])
-        for i, mutant in enumerate(HBM)
-    ],
-)
+@pytest.mark.parametrize("mutant", params(HBM, SAMPLE))
 def test_the_hbm_tests_notice(mutant, tmp_path):
-    bench = attach(emit_mutant(mutant, tmp_path), rows=ROWS)
-    build = verilator.build(bench.sources, bench.top, bench.ports)
-    results = build.run(
-        "tb.test_hbm",
-        seed=1,
-        work_dir=tmp_path / "run",
-        testcases=CASES,
-        env={"JALAPENO_CONFIG": CONFIG.to_json(), "JALAPENO_HBM_ROWS": str(ROWS)},
-        timeout=600,
-    )
-    assert results.failed, f"no test noticed: {mutant.name}"
-    print("noticed by", ", ".join(results.failed))
+    notice("hbm", mutant, CONFIG, tmp_path, rows=ROWS, testcases=CASES)

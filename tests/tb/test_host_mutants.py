@@ -36,14 +36,14 @@ MUTANTS = [
     Mutant(
         "reads fill the way of writes",
         "host/read.py",
-        "client(config).reads - 1",
-        "4 * client(config).reads",
+        'find_client(config, "host").reads - 1',
+        '4 * find_client(config, "host").reads',
     ),
     Mutant(
         "reads fill it by one beat",
         "host/read.py",
-        "client(config).reads - 1",
-        "client(config).reads",
+        'find_client(config, "host").reads - 1',
+        'find_client(config, "host").reads',
     ),
     Mutant(
         "WRAP reads a beat too many",

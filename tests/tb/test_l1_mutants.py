@@ -11,7 +11,7 @@ MUTANTS = [
     Mutant("the bytes of a line overwrite what was written since", "l1/access.py",
            "put.en.eq(~kept)", "put.en.eq(~0)"),
     Mutant("more is fetched than the memory can hold", "l1/cache.py",
-           "(client(self.config).reads - 1) // ACCESS_BEATS", "client(self.config).reads"),
+           "(self._client.reads - 1) // ACCESS_BEATS", "self._client.reads"),
     Mutant("what was changed is seen a request too late", "l1/lookup.py",
            "memory.read_port(transparent_for=[write_port])", "memory.read_port()"),
     Mutant("poison is told of bytes that were written", "l1/access.py",

@@ -4,30 +4,13 @@ Each is a change of one expression in a copy of `rtl`. They take a build each, s
 run at night.
 """
 
-import os
-import pickle
-import shutil
-import subprocess
-import sys
-
 import pytest
 
-from gen.verilog import VerilogDesign
 from rtl.config import PRESETS
-from sim import verilator
-from sim.hbm.harness import attach
-from tests.tb.mutants import ROOT, Mutant, params
+from tests.tb.mutants import Mutant, notice, params
 from tests.tb.test_streaming import ROWS
 
 CONFIG = PRESETS["nano"]
-EMIT = """
-import pickle, sys
-from gen.blocks import find
-from gen.verilog import emit
-from rtl.config import PRESETS
-config = PRESETS["nano"]
-sys.stdout.buffer.write(pickle.dumps(emit(find("streaming").build(config), "streaming", config)))
-"""
 
 STREAMING = [
     Mutant(
@@ -90,37 +73,6 @@ SAMPLE = 1
 """Faults that also run by day."""
 
 
-def emit_mutant(mutant: Mutant, folder) -> VerilogDesign:
-    """Return the design with the fault."""
-    shutil.copytree(ROOT / "rtl", folder / "rtl", ignore=shutil.ignore_patterns("__pycache__"))
-    path = folder / "rtl" / mutant.file
-    text = path.read_text()
-    assert text.count(mutant.good) == 1, f"{mutant.good} is not once in {mutant.file}"
-    path.write_text(text.replace(mutant.good, mutant.bad))
-    output = subprocess.run(
-        [sys.executable, "-c", EMIT],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
-        capture_output=True,
-        check=True,
-    ).stdout
-    return pickle.loads(output)
-
-
 @pytest.mark.parametrize("mutant", params(STREAMING, SAMPLE))
 def test_the_streaming_tests_notice(mutant, tmp_path):
-    bench = attach(emit_mutant(mutant, tmp_path), rows=ROWS)
-    build = verilator.build(bench.sources, bench.top, bench.ports)
-    results = build.run(
-        "tb.test_streaming",
-        seed=1,
-        work_dir=tmp_path / "run",
-        env={
-            "JALAPENO_CONFIG": CONFIG.to_json(),
-            "JALAPENO_HBM_ROWS": str(ROWS),
-            "COCOTB_MAX_FAILURES": "1",  # one is enough
-        },
-        timeout=600,
-    )
-    assert results.failed, f"no test noticed: {mutant.name}"
-    print("noticed by", ", ".join(results.failed))
+    notice("streaming", mutant, CONFIG, tmp_path, rows=ROWS)
