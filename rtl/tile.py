@@ -75,10 +75,12 @@ class ProbeLayout(data.StructLayout):
         An instruction waits for values and names, for a free physical register, for the window.
     """
 
-    def __init__(self, window: WindowProbeLayout) -> None:
+    def __init__(self, config: TileConfig) -> None:
         flags = ("beat", "asked", "waits", "step", "pair", "transfer", "memory", "vector")
         front = ("resolving", "registers", "full")
-        super().__init__({**dict.fromkeys((*flags, *front), 1), "window": window})
+        super().__init__(
+            {**dict.fromkeys((*flags, *front), 1), "window": WindowProbeLayout(config)}
+        )
 
 
 class Tile(wiring.Component):
@@ -131,7 +133,7 @@ class Tile(wiring.Component):
             {
                 "hbm": Out(PseudoChannelSignature()).array(config.pseudo_channels),
                 "running": Out(1),
-                "probe": Out(ProbeLayout(WindowProbeLayout(self._core.window.entries))),
+                "probe": Out(ProbeLayout(config)),
             }
             | axi_ports(config)
             | lite_ports()

@@ -19,7 +19,7 @@ from gen.mx import Bytes
 from rtl.config import TileConfig
 from rtl.core.isa import OPCODES
 from rtl.core.window import Engine
-from rtl.tile import Tile
+from rtl.tile import ProbeLayout
 
 Numbers = NDArray[np.int64]
 
@@ -79,11 +79,9 @@ def profile(config: TileConfig, record: Bytes, program: Program) -> list[Phase]:
 def fields(config: TileConfig, record: Bytes) -> dict[str, Numbers]:
     """Return the fields of the probe by name, int64 [cycles], those of structures by paths."""
     bits = np.unpackbits(record, axis=1, bitorder="little").astype(np.int64)
-    probe = Tile(config).signature.members["probe"].shape
-    assert isinstance(probe, data.Layout)
     return {
         name: bits[:, lsb : lsb + width] @ (1 << np.arange(width))
-        for name, lsb, width in _flat(probe)
+        for name, lsb, width in _flat(ProbeLayout(config))
     }
 
 

@@ -165,7 +165,7 @@ class Core(wiring.Component):
                 "lines": Out(LineReadSignature(g)),
                 "rows": Out(WordReadSignature(g)),
                 "events": Out(step_signature(COUNTERS)),
-                "probe": Out(WindowProbeLayout(self.window.entries)),
+                "probe": Out(WindowProbeLayout(config)),
             }
         )
 

@@ -107,6 +107,11 @@ class MacroLayout(data.StructLayout):
         )
 
 
+def entries(config: TileConfig) -> int:
+    """Return how many instructions a window holds, those in engines included."""
+    return 1 << ceil_log2(config.issue_window + IN_FLIGHT)
+
+
 class WindowProbeLayout(data.StructLayout):
     """What happens in a window in a cycle, for whoever wants to know where time goes.
 
@@ -120,8 +125,8 @@ class WindowProbeLayout(data.StructLayout):
         For each engine: the one of this entry has completed.
     """
 
-    def __init__(self, entries: int) -> None:
-        index_bits = ceil_log2(entries)
+    def __init__(self, config: TileConfig) -> None:
+        index_bits = ceil_log2(entries(config))
         super().__init__(
             {
                 "enter": 1,
@@ -174,7 +179,7 @@ class Window(wiring.Component):
 
     def __init__(self, config: TileConfig) -> None:
         self.waiting = config.issue_window
-        self.entries = 1 << ceil_log2(config.issue_window + IN_FLIGHT)
+        self.entries = entries(config)
         words = WORD_BITS * MOST_WORDS
         super().__init__(
             {
@@ -190,7 +195,7 @@ class Window(wiring.Component):
                 "stores": Out(1),
                 "loads": Out(1),
                 "idle": Out(1),
-                "probe": Out(WindowProbeLayout(self.entries)),
+                "probe": Out(WindowProbeLayout(config)),
             }
         )
 
