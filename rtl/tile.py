@@ -253,14 +253,8 @@ class Tile(wiring.Component):
             ]
         connect(m, core.operands, self._operands.operands)
         connect(m, core.fetches, self._matrix.fetches)
-        for name, reader in (("access", memory.access), ("answers", memory.answers)):
-            stream = getattr(core, name)
-            source, sink = (stream, reader) if name == "access" else (reader, stream)
-            m.d.comb += [
-                sink.payload.eq(source.payload),
-                sink.valid.eq(source.valid),
-                source.ready.eq(sink.ready),
-            ]
+        connect(m, core.access, memory.access)
+        connect(m, memory.answers, core.answers)
         everything = cache.ranges.payload
         m.d.comb += [
             core.memory_error.eq(memory.failed | self._operands.failed),

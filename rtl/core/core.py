@@ -23,6 +23,7 @@ from rtl.core.window import Engine, MacroLayout, Window, WindowProbeLayout
 from rtl.counters import Counter, step_signature
 from rtl.mac.operand_stream import OperandLayout
 from rtl.mac.operation import FetchLayout
+from rtl.memory.scalar import WordAccessLayout
 from rtl.vec.geometry import VectorGeometry
 from rtl.vec.ports import LineReadSignature, WordReadSignature
 
@@ -67,23 +68,6 @@ class Cause(enum.IntEnum):
     """A load or a store failed, or the operand of a product could not be read."""
 
 
-class ScalarAccessLayout(data.StructLayout):
-    """A word of memory for the scalar unit.
-
-    Members
-    -------
-    store : unsigned(1)
-        It is written.
-    address : unsigned(32)
-        Byte address.
-    value : unsigned(32)
-        What is written.
-    """
-
-    def __init__(self) -> None:
-        super().__init__({"store": 1, "address": 32, "value": 32})
-
-
 class Core(wiring.Component):
     """Execute a program.
 
@@ -125,7 +109,7 @@ class Core(wiring.Component):
     fetches : Out
         What they look like.
     access : Out
-        Words of memory that the scalar unit wants.
+        Words of memory that the scalar unit wants, see `rtl.memory.scalar.WordAccessLayout`.
     answers : In
         What they hold; something also of those that are written.
     lines, rows : Out
@@ -160,7 +144,7 @@ class Core(wiring.Component):
                 "done": In(len(Engine)),
                 "operands": Out(stream.Signature(OperandLayout())),
                 "fetches": Out(stream.Signature(FetchLayout(config))),
-                "access": Out(stream.Signature(ScalarAccessLayout())),
+                "access": Out(stream.Signature(WordAccessLayout())),
                 "answers": In(stream.Signature(WORD_BITS)),
                 "lines": Out(LineReadSignature(g)),
                 "rows": Out(WordReadSignature(g)),
