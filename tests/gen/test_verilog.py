@@ -279,7 +279,7 @@ def test_keyword_as_leaf_port_is_refused() -> None:
             m.d.comb += bad.reg.eq(self.i)
             return m
 
-    with pytest.raises(EmissionError, match="Bad has a port reg, which is a keyword"):
+    with pytest.raises(EmissionError, match="Bad has a port reg, which is a word of"):
         emit(Top(), "x", CONFIG)
 
 
