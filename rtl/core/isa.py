@@ -566,7 +566,7 @@ _TABLE = (
             _value("maxima_offset", 10, "row of token 0, head 0 in there", 0),
             _number("maxima_pitch", 8, "rows from one token to the next", 0),
             _flag("maxima_token", "one for all heads of a token, at its head 0"),
-            _flag("maxima_resume", "go on from what is there"),
+            _flag("maxima_resume", "go on from what is there, 0 to 255"),
         ),
     ),
     Opcode(

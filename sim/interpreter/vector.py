@@ -274,6 +274,8 @@ class VectorUnit:
             place = rows.places(o.maxima_offset, o.maxima_pitch)
         if o.maxima_resume:
             old = self.row_registers.read(o.maxima, place)
+            if (old > SCALE_NAN).any():
+                raise Fault(f"r{o.maxima} holds {old.max()}, scales are 0 to {SCALE_NAN}")
             greatest = np.maximum(greatest, old)
         where, inverse = np.unique(place, return_inverse=True)
         merged = np.zeros(where.size, np.uint32)

@@ -611,6 +611,8 @@ def prepared():
          "d holds 300, scales are 0 to 255."),
         ({"c_step": Step.LDEXP_MXINT8, "c_operand": Operand.ROW, "c": 1},
          "c holds 256, scales are 0 to 255."),
+        ({"output": Output.MXFP4, "maximal": True, "maxima": 1, "maxima_resume": True},
+         "r1 holds 256, scales are 0 to 255."),
         ({"a": 24}, "Register 24 is no vector register, they are 0 to 23."),
         ({"to": 31}, "Register 31 is no vector register, they are 0 to 23."),
         ({"a": 2}, "v2 is MXFP4 blocks at slot 0, word 0, where words are read."),
