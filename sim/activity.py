@@ -60,7 +60,7 @@ def activities(config: TileConfig, counted: Counters) -> list[Activity]:
         ("matrix", "block rows", counted["mac"]["steps"], core["matrix_dark"]),
         ("vector", "transfers", counted["vec"]["transfers"], core["vector_dark"]),
         (
-            "load, store",
+            "load/store",
             "beats",
             memory["beats"] + memory["stores"] + memory["appends"],
             core["memory_dark"],

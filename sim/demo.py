@@ -7,12 +7,12 @@ executed by the RTL of a tile under Verilator, and every logit compared with num
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import prod
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
+from gen.models import glassllm
 from gen.models.library import open_model
 from gen.package import generate
 from rtl.config import TileConfig
@@ -22,7 +22,6 @@ from sim.lint import lint, slang
 from sim.progress import ProgressReporter
 from sim.run import CheckedEngine, Generation, Prompt, greedy
 from sim.tile_engine import TileEngine
-from sim.traffic import stored
 
 MODEL = "glassllm"
 PROMPT = "The old man went to the sea"
@@ -81,7 +80,7 @@ def run(
     _verilog(config, progress, say, out_dir)
     opened = open_model(MODEL)
     prompt = Prompt.of(PROMPT, opened)
-    parameters = sum(prod(array.shape) for _, array in stored(opened.model))
+    parameters = sum(weights.size for weights in glassllm.load().weights.values())
     say(
         "Model",
         f"{MODEL}, {parameters:,} trained parameters in {len(opened.model.layers)} layers; weights "

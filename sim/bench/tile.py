@@ -125,7 +125,7 @@ def _prefill(model: Model, program: TileProgram, tile: RunningTile) -> list[Figu
     for activity in activities(tile.config, moved(before, tile.counters())):
         figures.append(
             Figure(
-                f"tile.active.{activity.part.replace(', ', '_').replace(' ', '_')}",
+                f"tile.active.{activity.part.replace('/', '_').replace(' ', '_')}",
                 activity.active,
                 "of cycles",
                 f"in prefill, with {activity.work}; dark {activity.dark:.2f}",

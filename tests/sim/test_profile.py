@@ -95,5 +95,5 @@ def test_activities_are_fractions_of_the_cycles():
     assert found["memory bus"].active == pytest.approx(0.7)
     assert (found["matrix"].active, found["matrix"].dark) == (0.6, 0.2)
     assert (found["vector"].active, found["vector"].dark) == (0.1, 0.5)
-    assert (found["load, store"].active, found["load, store"].dark) == (0.006, 1.0)
+    assert (found["load/store"].active, found["load/store"].dark) == (0.006, 1.0)
     assert found["core"].active == 0.01
