@@ -21,10 +21,12 @@ from typing import Any, Self
 import numpy as np
 
 from gen.kernels.program import TileProgram
+from gen.memory_map import DoesNotFit
 from gen.mx import Bytes
 from gen.package import Package
 from rtl.config import KIB, TileConfig
 from rtl.hbm.interface import BEAT_BYTES
+from rtl.registers import WORD_BYTES
 from sim import verilator
 from sim.hbm.harness import attach
 from sim.mac import HardwareError
@@ -256,12 +258,23 @@ class TileSession(HostSession):
     ----------
     cycles : list of int
         What each request took, from start to stop.
+
+    Raises
+    ------
+    DoesNotFit
+        The program is longer than the tile's memory for it.
     """
 
     def __init__(self, tile_program: TileProgram, tile: RunningTile) -> None:
         super().__init__(tile_program)
         self.tile = tile
         self.cycles: list[int] = []
+        size, room = WORD_BYTES * len(self.words), tile.config.program_bytes
+        if size > room:
+            raise DoesNotFit(
+                f"The program has {size:,} bytes, {size - room:,} more than program_bytes, "
+                f"{room:,}."
+            )
         for name, data in self.stored.contents.items():
             whole = tile.config.beat_bytes
             padded = np.zeros(-(-data.size // whole) * whole, np.uint8)

@@ -20,8 +20,7 @@ def run(testbench):
             await ctx.tick()
             return {0: None, 1: KEEPER, 2: OTHER}[pick]
 
-        while await turn(0b11) is not KEEPER:
-            pass
+        assert await turn(0b01) is KEEPER
         await testbench(turn)
 
     simulator = Simulator(dut)
