@@ -136,13 +136,16 @@ def self_attention(k: Kernel, c: Chunk, attention: StoredAttention, x: Blocks) -
     # Keys and values first: they are on their way to the cache while queries are multiplied.
     keys = project(k, c, x, attention.key, shape.head, cut.kv_heads)
     values = project(k, c, x, attention.value, shape.head, cut.kv_heads)
-    queries = project(k, c, x, attention.query, shape.head, cut.query_heads)
-    x.free(a)
     yield
     a.phase = "rotate, append"
     keys = [finish(k, c, g, attention.key, shape.head, shape.keys, pairing) for g in keys]
     values = [finish(k, c, g, attention.value, shape.head, shape.values, None) for g in values]
     append(k, c, attention, keys, values)
+    a.phase = "queries, keys, values"
+    queries = project(k, c, x, attention.query, shape.head, cut.query_heads)
+    x.free(a)
+    a.phase = "rotate, append"
+    a.emit("fence")
     queries = [
         finish(k, c, g, attention.query, shape.head, shape.queries, pairing) for g in queries
     ]

@@ -158,7 +158,10 @@ def append(
     keys: list[HeadGroup],
     values: list[HeadGroup],
 ) -> None:
-    """Store the keys and values of a chunk in the cache; gives their registers back."""
+    """Store the keys and values of a chunk in the cache; gives their registers back.
+
+    Who reads them needs a fence.
+    """
     a = k.a
     shape = attention.shape
     for token in range(k.plan.tokens):
@@ -172,7 +175,6 @@ def append(
     for group in [*keys, *values]:
         a.vectors.give(group.register)
         a.rows.give(group.maxima)
-    a.emit("fence")
     assert shape.head <= SLOT * attention.heads.blocks
 
 

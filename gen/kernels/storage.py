@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ from gen.mx import Bytes, MXTensor
 from gen.table import pack_table, row_bytes
 from rtl.config import TileConfig
 from rtl.formats import BLOCK
+from rtl.hbm.columns import GROUPS
+from rtl.hbm.interface import COLUMNS
+from rtl.hbm.place import BANKS
+from rtl.hbm.timing import BURST
 
 
 class _Blob:
@@ -37,6 +42,10 @@ class _Blob:
         self.config = config
         self.parts: list[Bytes] = []
         self.size = 0
+
+    def skip(self, size: int) -> None:
+        """Leave so many bytes out, as a multiple of what additions are aligned to."""
+        self.add(np.zeros(size, np.uint8))
 
     def add(self, data: Any) -> int:
         """Add the bytes of an array and return where they begin."""
@@ -54,7 +63,18 @@ class _Blob:
 def store_linear(
     plan: Plan, blob: _Blob, linear: Linear, parts: list[tuple[int, int]], unit: int
 ) -> StoredLinear:
-    """Pack a matrix.
+    """Pack a matrix, see `store_together`."""
+    (stored,) = store_together(plan, blob, [linear], parts, unit)
+    return stored
+
+
+def store_together(
+    plan: Plan, blob: _Blob, linears: list[Linear], parts: list[tuple[int, int]], unit: int
+) -> list[StoredLinear]:
+    """Pack matrices of one shape whose parts are read in turn.
+
+    They lie in the order in which they are read, so that memory goes from one to the next without
+    leaving its rows.
 
     Parameters
     ----------
@@ -62,36 +82,73 @@ def store_linear(
         Sizes.
     blob
         Where to.
-    linear
-        The matrix, quantised.
+    linears
+        The matrices, quantised.
     parts
         Start and count of the outputs of each piece.
     unit
         Blocks of the input that stay together.
     """
-    assert isinstance(linear.weights, MXTensor)
     config = plan.config
-    outputs, length = linear.shape
-    chained = len(plan.block_parts(blocks_of(length), unit)) > 1
-    if chained:  # K in chunks goes group by group
-        group = config.group_outputs
-        parts = [
-            (start + base, min(group, count - base))
-            for start, count in parts
-            for base in range(0, count, group)
-        ]
-    pieces = []
+    pieces: list[list[Piece]] = [[] for _ in linears]
     for start, count in parts:
-        beats = pack_weights(
-            linear.weights[start : start + count],
-            pseudo_channels=config.pseudo_channels,
-            acc_depth=config.acc_depth,
+        packed = [list(_pieces(plan, linear, start, count, unit)) for linear in linears]
+        sizes = [sum(align(config, beats.size) for _, _, beats in part) for part in packed]
+        for i, part in enumerate(packed):
+            for first, outputs, beats in part:
+                pieces[i].append(Piece(first, outputs, blob.add(beats), len(beats)))
+            if i == 0 and len(linears) > 1:
+                blob.skip(_apart(config, sum(sizes)))
+    return [
+        StoredLinear(
+            tuple(pieces[i]),
+            linear.shape[1],
+            linear.shape[0],
+            _stored(linear).format,
+            linear.activation,
+            None if linear.bias is None else blob.add(linear.bias),
         )
-        pieces.append(Piece(start, count, blob.add(beats), len(beats)))
-    bias = None if linear.bias is None else blob.add(linear.bias)
-    return StoredLinear(
-        tuple(pieces), length, outputs, linear.weights.format, linear.activation, bias
-    )
+        for i, linear in enumerate(linears)
+    ]
+
+
+def _stored(linear: Linear) -> MXTensor:
+    assert isinstance(linear.weights, MXTensor)
+    return linear.weights
+
+
+def _pieces(
+    plan: Plan, linear: Linear, start: int, count: int, unit: int
+) -> Iterator[tuple[int, int, Bytes]]:
+    """Yield start, count and bytes of each operand of a part of a matrix."""
+    config = plan.config
+    chained = len(plan.block_parts(blocks_of(linear.shape[1]), unit)) > 1
+    size = config.group_outputs if chained else count  # K in chunks goes group by group
+    for first in range(start, start + count, size):
+        outputs = min(size, start + count - first)
+        yield (
+            first,
+            outputs,
+            pack_weights(
+                _stored(linear)[first : first + outputs],
+                pseudo_channels=config.pseudo_channels,
+                acc_depth=config.acc_depth,
+            ),
+        )
+
+
+def _apart(config: TileConfig, size: int) -> int:
+    """Return how many bytes to leave out, so that a stretch ends in other banks than it begins in.
+
+    It may be read again at once, by the other chunk, and would wait for its rows. A stream walks
+    through the pages of a bank of each group together, and then through the next ones.
+    """
+    pages = GROUPS * COLUMNS * BURST * config.beat_stride
+    past = size % (BANKS // GROUPS * pages)
+    if past < pages:
+        return pages - past
+    everything = BANKS // GROUPS * pages
+    return everything + pages - past if past > everything - pages else 0
 
 
 def head_parts(heads: int, head: int, per_register: int) -> list[tuple[int, int]]:
@@ -118,10 +175,10 @@ def _store_attention(
     keys = head_parts(attention.kv_heads, head, cut.kv_heads)
     width = attention.output.shape[0]
     whole = head % BLOCK == 0
-    return StoredAttention(
-        query=store_linear(plan, blob, attention.query, queries, unit),
+    return StoredAttention(  # in the order in which they are read
         key=store_linear(plan, blob, attention.key, keys, unit),
         value=store_linear(plan, blob, attention.value, keys, unit),
+        query=store_linear(plan, blob, attention.query, queries, unit),
         output=store_linear(
             plan,
             blob,
@@ -156,9 +213,10 @@ def _numbers(layer: Layer) -> tuple[Any, ...]:
 def _store_expert(plan: Plan, blob: _Blob, expert: Expert) -> StoredExpert:
     unit = plan.columns // BLOCK
     hidden, width = expert.gate.shape
+    gate, up = store_together(plan, blob, [expert.gate, expert.up], plan.parts(hidden), unit)
     return StoredExpert(
-        gate=store_linear(plan, blob, expert.gate, plan.parts(hidden), unit),
-        up=store_linear(plan, blob, expert.up, plan.parts(hidden), unit),
+        gate=gate,
+        up=up,
         down=store_linear(plan, blob, expert.down, plan.parts(width), unit),
     )
 
@@ -312,9 +370,10 @@ def store(
     contents: dict[str, Bytes] = {}
 
     def constant(name: str, data: Any, description: str) -> Region:
-        data = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        contents[name] = data
-        return memory_map.add(name, data.size, description)
+        blob = _Blob(config)  # whole beats
+        blob.add(data)
+        contents[name] = blob.bytes()
+        return memory_map.add(name, blob.size, description)
 
     windowed = any(layer.attention.window is not None for layer in model.layers)
     stored = [_store_layer(plan, layer, windowed, capacity) for layer in model.layers]
