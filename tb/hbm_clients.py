@@ -12,6 +12,7 @@ import cocotb
 from cocotb.triggers import RisingEdge
 
 from rtl.config import TileConfig
+from rtl.hbm.interface import BEAT_BYTES
 from rtl.hbm.ports import ADDRESS_BITS, LENGTH_BITS, POISON, Client, clients
 from rtl.hbm.settings import values
 from rtl.hbm.slice import HbmSlice as Hardware
@@ -314,7 +315,10 @@ class HbmTestbench:
         answered = read.answered[owner]
         offered = answered if owner == port.name else self.ports[owner].offered
         allowed = self.reference.allowed(beat, answered, offered)
-        assert data in allowed, (
-            f"{port.name} read beat {beat:#x} as {data.hex()}, not as "
-            f"{' or '.join(value.hex() for value in allowed)}"
-        )
+        # Channels are on their own: one may be ahead of the others with what is not answered yet.
+        for first in range(0, self.beat_bytes, BEAT_BYTES):
+            part = slice(first, first + BEAT_BYTES)
+            assert data[part] in {value[part] for value in allowed}, (
+                f"{port.name} read beat {beat:#x} as {data.hex()}, not as "
+                f"{' or '.join(value.hex() for value in allowed)}"
+            )

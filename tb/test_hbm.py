@@ -172,6 +172,38 @@ async def a_read_sees_what_was_answered(dut):
 
 
 @cocotb.test()
+async def bytes_of_an_access_are_written_together(dut):
+    """Appended one by one while memory is busy reading, they are read once and written once."""
+    bench = await started(dut)
+    rng = random.Random(random.getrandbits(32))
+    everything = (1 << bench.beat_bytes) - 1
+    for writer in bench.writers:
+        first = 8 * bench.writers.index(writer)
+        stride = 8 * len(bench.writers)
+        port = bench.ports[writer]
+        port.write(first, [(rng.getrandbits(8 * bench.beat_bytes), everything)] * 2)
+        await bench.finish()
+        before = await bench.registers.counters()
+        bench.ports["matrix"].read(bench.beats // 2, 600)
+        await bench.cycles(100)
+        for i in range(bench.beat_bytes):
+            data, _ = random_beat(bench, rng)
+            port.write(first + rng.randrange(2), [(data, 1 << i)])
+            port.write(first + stride, [(data, everything & ~(0xF << i))])
+        await bench.cycles(200)
+        for name in READERS:
+            bench.ports[name].read(first, 2)
+            bench.ports[name].read(first + stride, 1)
+        await bench.finish()
+        after = await bench.registers.counters()
+        grown = {name: after[name] - before[name] for name in after}
+        dut._log.info(f"{writer}: {grown}")
+        channels = CONFIG.pseudo_channels
+        assert grown["combined"] >= 20 * channels
+        assert 2 * grown["partial_writes"] <= bench.beat_bytes * channels
+
+
+@cocotb.test()
 async def what_does_not_exist(dut):
     """Beats out of range answer with errors, in their order; nothing is written anywhere."""
     bench = await started(dut)

@@ -16,6 +16,9 @@ from rtl.hbm.timer import countdown
 
 GROUPS = 4
 
+PREPARE = 63
+"""Cycles in which rows are opened for writes before the bus turns, at most."""
+
 
 class Columns(wiring.Component):
     """Choose accesses whose rows are open.
@@ -23,6 +26,10 @@ class Columns(wiring.Component):
     Reads go on until `urgent` and they had their turn, or until there are none; writes until there
     are none, or until they had their turn and reads wait. Who has waited for long comes first, and
     turns the bus.
+
+    Before writes have their turn their rows are opened, while banks without writes go on reading:
+    a turn of a few writes, each to a row of its own, would else leave the bus idle for as long as
+    it takes to close and open rows.
 
     Parameters
     ----------
@@ -45,6 +52,10 @@ class Columns(wiring.Component):
         See `rtl.hbm.waiting.Waiting`.
     read_batch, batch, patience : In
         Reads and writes of a turn; cycles of a turn, of either direction, while the other waits.
+    armed : In
+        All rows that waiting writes want are open.
+    prepare : Out
+        They should be.
     grant : Out
         The bank whose access is given.
     writing : Out
@@ -70,6 +81,8 @@ class Columns(wiring.Component):
                 "read_batch": In(8),
                 "batch": In(8),
                 "patience": In(12),
+                "armed": In(1),
+                "prepare": Out(1),
                 "grant": Out(banks),
                 "writing": Out(1),
                 "turned": Out(1),
@@ -117,8 +130,9 @@ class Columns(wiring.Component):
             self.grant.eq(select(turn, list(choices))),
         ]
 
-        given, passed = Signal(8), Signal(12)
-        tired, enough, ends = Signal(), Signal(), Signal()
+        given, passed, ready_to_turn = Signal(8), Signal(12), Signal()
+        tired, enough, ends, due = Signal(), Signal(), Signal(), Signal()
+        prepared = Signal(range(PREPARE + 1))
         m.d.comb += [
             tired.eq(passed >= self.patience),
             enough.eq(given >= Mux(self.writing, self.batch, self.read_batch)),
@@ -126,14 +140,18 @@ class Columns(wiring.Component):
                 Mux(
                     self.writing,
                     ~self.write_waits | (self.read_waits & (enough | tired)),
-                    self.write_waits & (~self.read_waits | (self.urgent & enough) | tired),
+                    self.write_waits & (~self.read_waits | (self.prepare & ready_to_turn) | tired),
                 )
             ),
+            due.eq(self.due_here | self.due_there),
+            self.prepare.eq(~self.writing & self.write_waits & self.urgent & enough & ~due),
+            ready_to_turn.eq(self.armed | ~self.fits.any() | (prepared == PREPARE)),
             self.turned.eq((ends | self.due_there) & ~self.due_here),
         ]
         m.d.sync += given.eq(given + (self.grant.any() & ~enough))
         with m.If(Mux(self.writing, self.read_waits, self.write_waits) & ~tired):
             m.d.sync += passed.eq(passed + 1)
+        m.d.sync += prepared.eq(Mux(self.prepare, prepared + (prepared != PREPARE), 0))
         with m.If(self.turned):
             m.d.sync += [self.writing.eq(~self.writing), given.eq(0), passed.eq(0)]
         return m

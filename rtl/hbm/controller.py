@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.hbm.arbiter import number, select
 from rtl.hbm.columns import Columns
+from rtl.hbm.combine import Combiner
 from rtl.hbm.counters import EVENTS
 from rtl.hbm.delivery import Delivery
 from rtl.hbm.distances import DistanceLayout
@@ -103,6 +104,7 @@ class Controller(wiring.Component):
         m.submodules.intake = self._intake = Intake(sources, ecc=self.ecc, keeps=keeps)
         m.submodules.lookahead = self._lookahead = LookAhead(len(self.clients))
         m.submodules.pool = self._pool = WritePool()
+        m.submodules.combiner = self._combiner = Combiner()
         m.submodules.partial = self._partial = PartialWriters()
         m.submodules.delivery = self._delivery = Delivery(sources, depths, ecc=self.ecc)
         m.submodules.writer = self._writer = Writer(ecc=self.ecc)
@@ -151,7 +153,7 @@ class Controller(wiring.Component):
     def _queue(self, m: Module) -> None:
         """Let accesses in."""
         intake, pool, partial, delivery = self._intake, self._pool, self._partial, self._delivery
-        lookahead = self._lookahead
+        lookahead, combiner = self._lookahead, self._combiner
         for i in range(WRITERS):
             connect(m, partial.accesses[i], intake.accesses[len(self.clients) + i])
             m.d.comb += intake.merge_places[i].eq(partial.places[i])
@@ -170,7 +172,18 @@ class Controller(wiring.Component):
             partial.access.eq(intake.access),
             pool.wanted.eq(intake.key),
             pool.wanted_bank.eq(intake.access.place.bank),
+            intake.fits.eq(combiner.found),
+            combiner.place.eq(intake.access.place),
+            combiner.enable.eq(intake.access.enable),
+            combiner.unprotected.eq(self.policy.unprotected if self.ecc else 1),
+            combiner.take.eq(intake.write),
+            combiner.take_slot.eq(pool.slot),
+            combiner.add.eq(intake.combine),
+            combiner.issue.eq(pool.issue),
+            combiner.issue_slot.eq(pool.issue_slot),
             pool.take.eq(intake.write),
+            pool.add.eq(intake.combine),
+            pool.add_slot.eq(combiner.slot),
             pool.bank.eq(intake.access.place.bank),
             pool.fingerprint.eq(intake.key),
             pool.data.eq(intake.access.data),
@@ -220,6 +233,7 @@ class Controller(wiring.Component):
             columns.read_batch.eq(policy.read_batch),
             columns.batch.eq(policy.batch),
             columns.patience.eq(policy.patience),
+            columns.armed.eq(vector("armed").all()),
             rows.distances.eq(self.distances),
             rows.geometry.eq(self.geometry),
             rows.refresh.eq(refresh.refresh),
@@ -267,6 +281,7 @@ class Controller(wiring.Component):
                 lane.refresh_all.eq(rows.command == RowCommand.REFAB),
                 lane.column.eq(columns.grant[b]),
                 lane.writing.eq(columns.writing),
+                lane.prepare.eq(columns.prepare),
                 lane.tick.eq(refresh.tick),
             ]
         direction = Mux(columns.writing, ColumnCommand.WR, ColumnCommand.RD)

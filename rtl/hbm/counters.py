@@ -17,6 +17,7 @@ EVENTS = (
     Counter("waits_for_access", "cycles in which an access waited for another to the same place"),
     Counter("waits_for_room", "cycles in which an access waited for room in a queue"),
     Counter("partial_writes", "accesses that were read first because a word is written in part"),
+    Counter("combined", "accesses that joined a write to the same place that waited"),
     Counter("out_of_range", "accesses that do not exist"),
     Counter("corrected", "beats with a corrected error"),
     Counter("uncorrected", "beats with an error that could not be corrected"),

@@ -18,15 +18,16 @@ from rtl.hbm.queue import AGE_BITS, EntryLayout
 from rtl.hbm.returns import ReadTagLayout
 from rtl.hbm.turns import Turns
 
-EVENTS = ("waits_for_access", "waits_for_room", "partial_writes", "out_of_range")
+EVENTS = ("waits_for_access", "waits_for_room", "partial_writes", "combined", "out_of_range")
 """What it counts, see `rtl.hbm.counters`."""
 
 
 class Intake(wiring.Component):
     """Take accesses from each source in turn, and say what becomes of them.
 
-    An access waits for room, and for accesses to the same place that go the other way. One that
-    writes words in part goes to the partial writer, one to nowhere is answered at once.
+    An access waits for room, and for accesses to the same place that go the other way. A write may
+    join one that waits. One that writes words in part goes to the partial writer, one to nowhere is
+    answered at once.
 
     Parameters
     ----------
@@ -47,6 +48,8 @@ class Intake(wiring.Component):
         Of each bank, see `rtl.hbm.lane.Lane`.
     pool_room, pool_slot, pool_found : In
         See `rtl.hbm.pool.WritePool`.
+    fits : In
+        There is a write that it can be added to, see `rtl.hbm.combine.Combiner`.
     merging, merge_places : In
         Accesses that nobody but the partial writer of each may have.
     merger_idle : In
@@ -61,7 +64,7 @@ class Intake(wiring.Component):
         The source whose turn it is, and what it wants.
     bank, key : Out
         The bank, one bit each, and the access's fingerprint.
-    read, write, merge, fault : Out
+    read, write, combine, merge, fault : Out
         What becomes of it in this cycle, if anything.
     reserve : Out
         Slots that it takes in the reorder buffer of `pick`.
@@ -69,7 +72,7 @@ class Intake(wiring.Component):
         What to queue, and the number of the access.
     pressed : Out
         Somebody waits for a write, or for room for one.
-    waits_for_access, waits_for_room, partial_writes, out_of_range : Out
+    waits_for_access, waits_for_room, partial_writes, combined, out_of_range : Out
         For the counters.
     """
 
@@ -85,6 +88,7 @@ class Intake(wiring.Component):
                 "pool_room": In(1),
                 "pool_slot": In(SLOT_BITS),
                 "pool_found": In(1),
+                "fits": In(1),
                 "merging": In(WRITERS),
                 "merge_places": In(PlaceLayout()).array(WRITERS),
                 **({"merger_idle": In(1)} if ecc else {}),
@@ -95,7 +99,7 @@ class Intake(wiring.Component):
                 "access": Out(AccessLayout()),
                 "bank": Out(BANKS),
                 "key": Out(FINGERPRINT_BITS),
-                **dict.fromkeys(("read", "write", "merge", "fault"), Out(1)),
+                **dict.fromkeys(("read", "write", "combine", "merge", "fault"), Out(1)),
                 "reserve": Out(2),
                 "read_entry": Out(EntryLayout(ReadTagLayout().size)),
                 "write_entry": Out(EntryLayout(SLOT_BITS)),
@@ -145,10 +149,15 @@ class Intake(wiring.Component):
             hazard.eq(Mux(access.write, read_found, self.pool_found) | same_place),
             full.eq(~Mux(access.write, write_room, read_room)),
             self.read.eq(here & ~access.write & ~hazard & ~full),
-            self.write.eq(here & access.write & ~in_part & ~hazard & ~full),
-            self.merge.eq((here & in_part & self.merger_idle & ~same_place) if self.ecc else 0),
+            # Whoever reads there waits until the write that this one joins has been given, so
+            # nothing passes by.
+            self.combine.eq(here & access.write & self.fits & ~own & ~same_place),
+            self.write.eq(here & access.write & ~self.combine & ~in_part & ~hazard & ~full),
+            self.merge.eq(
+                (here & in_part & ~self.combine & self.merger_idle & ~same_place) if self.ecc else 0
+            ),
             self.fault.eq(some & ~access.exists & (access.write | (self.may_answer & pick).any())),
-            done.eq(self.read | self.write | self.merge | self.fault),
+            done.eq(self.read | self.write | self.combine | self.merge | self.fault),
             turns.taken.eq(Mux(done, pick, 0)),
             self.reserve.eq(
                 Mux(
@@ -175,12 +184,13 @@ class Intake(wiring.Component):
             ]
         with m.If(self.writing):
             m.d.sync += self.pressed.eq(0)
-        with m.Elif(here & Mux(access.write, full, self.pool_found)):
+        with m.Elif(here & ~self.combine & Mux(access.write, full, self.pool_found)):
             m.d.sync += self.pressed.eq(1)
         m.d.comb += [
-            self.waits_for_access.eq(here & hazard),
-            self.waits_for_room.eq(here & ~hazard & full),
+            self.waits_for_access.eq(here & hazard & ~self.combine),
+            self.waits_for_room.eq(here & ~hazard & full & ~self.combine),
             self.partial_writes.eq(self.merge),
+            self.combined.eq(self.combine),
             self.out_of_range.eq(self.fault),
         ]
         return m

@@ -25,7 +25,7 @@ RECENT = 3
 COMMANDS = ("activate", "precharge", "refresh", "refresh_all", "column")
 STATES = (
     *("read_room", "write_room", "read_found", "read_waits", "write_waits"),
-    *("fits", "asks_activate", "asks_precharge", "guess"),
+    *("fits", "armed", "asks_activate", "asks_precharge", "guess"),
     *("idle", "recent", "unused", "fresh", "is_open", "may_activate", "may_precharge"),
 )
 
@@ -50,6 +50,8 @@ class Lane(Leaf):
         Fingerprint to look for among the reads: `read_found`.
     writing : In
         Direction of the column bus.
+    prepare : In
+        Writes are next: what opens rows for them is done now, meanwhile other banks read.
     hint, hint_row : In
         A row that will be needed.
     tick : In
@@ -62,6 +64,8 @@ class Lane(Leaf):
         One waits.
     fits : Out
         The first access of this direction could be given, as far as the bank goes.
+    armed : Out
+        While preparing: no write waits, or its row is open.
     asks_activate, asks_precharge, row : Out
         What it needs next, and could be given; `guess` if nobody waits for it yet.
     age : Out
@@ -89,6 +93,7 @@ class Lane(Leaf):
                 "now": In(AGE_BITS),
                 "wanted": In(FINGERPRINT_BITS),
                 "writing": In(1),
+                "prepare": In(1),
                 "hint": In(1),
                 "hint_row": In(ROW_BITS),
                 "tick": In(1),
@@ -140,14 +145,17 @@ class Lane(Leaf):
         for command in ("activate", "precharge", "refresh", "refresh_all"):
             m.d.comb += getattr(bank, command).eq(getattr(self, command))
 
-        # The present direction comes first, then the other, then what may come.
+        # The present direction comes first, or the one that is prepared, then the other, then what
+        # may come.
         present, other, asks, use_writes = Signal(), Signal(), Signal(), Signal()
+        prepared = Signal()
         born, age = Signal(AGE_BITS), Signal(AGE_BITS)
         same = Signal()
         m.d.comb += [
             present.eq(Mux(self.writing, writes.valid, reads.valid)),
             other.eq(Mux(self.writing, reads.valid, writes.valid)),
-            use_writes.eq(self.writing ^ ~present),
+            prepared.eq(self.prepare & writes.valid),
+            use_writes.eq((self.writing ^ ~present) | prepared),
             born.eq(Mux(use_writes, writes.head.born, reads.head.born)),
             age.eq(self.now - born),
             self.idle.eq(~present & ~other),
@@ -163,8 +171,12 @@ class Lane(Leaf):
             ),
             same.eq(self.row == bank.row),
             self.fits.eq(
-                present & bank.is_open & same & Mux(self.writing, bank.may_write, bank.may_read)
+                present
+                & bank.is_open
+                & same
+                & Mux(self.writing, bank.may_write, bank.may_read & ~prepared)
             ),
+            self.armed.eq(~writes.valid | (bank.is_open & same)),
             self.asks_activate.eq(asks & ~bank.is_open & bank.may_activate),
             self.asks_precharge.eq(asks & bank.is_open & ~same & bank.may_precharge),
             self.column_address.eq(Mux(self.writing, writes.head.column, reads.head.column)),

@@ -5,23 +5,22 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from amaranth.hdl import Assert, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Assert, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.hbm.arbiter import lowest
+from rtl.hbm.combine import WORD_BYTES, words
 from rtl.hbm.generator import AccessLayout
 from rtl.hbm.interface import ACCESS_BYTES, BEAT_BYTES
 from rtl.hbm.place import PlaceLayout
 from rtl.hbm.returns import WORDS
 
-WORD_BYTES = 8
-
 
 def is_partial(enable: Value) -> Value:
     """Return whether a word is written in part."""
-    words = [enable.word_select(i, WORD_BYTES) for i in range(len(enable) // WORD_BYTES)]
-    return Cat(word.any() & ~word.all() for word in words).any()
+    some, whole = words(enable)
+    return (some & ~whole).any()
 
 
 WRITERS = 3

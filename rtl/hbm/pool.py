@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Assert, Cat, Module, Mux, Signal
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
@@ -26,6 +26,8 @@ class WritePool(wiring.Component):
         A free slot.
     take, bank, fingerprint, data, enable : In
         Use it for this write.
+    add, add_slot : In
+        Or add the bytes of this write to the one that waits there.
     wanted_bank, wanted : In
         Bank and fingerprint of an access.
     found : Out
@@ -50,6 +52,8 @@ class WritePool(wiring.Component):
                 "fingerprint": In(FINGERPRINT_BITS),
                 "data": In(8 * ACCESS_BYTES),
                 "enable": In(ACCESS_BYTES),
+                "add": In(1),
+                "add_slot": In(SLOT_BITS),
                 "wanted_bank": In(BANK_BITS),
                 "wanted": In(FINGERPRINT_BITS),
                 "found": Out(1),
@@ -67,15 +71,20 @@ class WritePool(wiring.Component):
         """Return the memory, and what identifies each slot's write."""
         m = Module()
         m.submodules.memory = memory = Memory(shape=9 * ACCESS_BYTES, depth=SLOTS, init=[])
-        write, read = memory.write_port(), memory.read_port()
+        write, read = memory.write_port(granularity=9), memory.read_port()
         m.d.comb += [
-            write.en.eq(self.take),
-            write.addr.eq(self.slot),
-            write.data.eq(Cat(self.data, self.enable)),
+            write.en.eq(Mux(self.add, self.enable, self.take.replicate(ACCESS_BYTES))),
+            write.addr.eq(Mux(self.add, self.add_slot, self.slot)),
             read.en.eq(self.fetch),
             read.addr.eq(self.fetch_slot),
-            Cat(self.out_data, self.out_enable).eq(read.data),
         ]
+        for i in range(ACCESS_BYTES):
+            m.d.comb += [
+                write.data.word_select(i, 9).eq(Cat(self.data.word_select(i, 8), self.enable[i])),
+                Cat(self.out_data.word_select(i, 8), self.out_enable[i]).eq(
+                    read.data.word_select(i, 9)
+                ),
+            ]
         used, taken, freed = Signal(SLOTS), Signal(SLOTS), Signal(SLOTS)
         free, first = Signal(SLOTS), Signal(SLOTS)
         key = Signal(BANK_BITS + FINGERPRINT_BITS)
@@ -94,6 +103,7 @@ class WritePool(wiring.Component):
             self.slot.eq(number(first)),
             self.count.eq(self.count + self.take - self.fetch),
         ]
+        m.d.sync += Assert(~self.add | (used & ~freed).bit_select(self.add_slot, 1))
         matches = []
         for i in range(SLOTS):
             kept = Signal(len(key), name=f"kept_{i}")

@@ -13,6 +13,7 @@ from tests.tb.test_hbm import ROWS
 CONFIG = PRESETS["small"]
 CASES = [
     *("everybody_at_random", "a_read_sees_what_was_answered", "one_bank_only", "sequential"),
+    *("bytes_of_an_access_are_written_together",),
     *("double_errors_are_poison", "a_lost_word_stays_lost", "reset_in_flight"),
     "nobody_waits_for_ever",
 ]
@@ -92,6 +93,36 @@ HBM = [
         "hbm/intake.py",
         "hazard.eq(Mux(access.write, read_found, self.pool_found) | same_place)",
         "hazard.eq(Mux(access.write, read_found, self.pool_found))",
+    ),
+    Mutant(
+        "parts of words join what has not read the rest",
+        "hbm/combine.py",
+        "~(some & ~whole & ~kept).any()",
+        "~(some & 0 & ~kept).any()",
+    ),
+    Mutant(
+        "a write joins one that has been given",
+        "hbm/combine.py",
+        "given.eq(self.issue & (self.issue_slot == slot))",
+        "given.eq(0)",
+    ),
+    Mutant(
+        "a write joins while an older one of its bytes is read",
+        "hbm/intake.py",
+        "self.fits & ~own & ~same_place",
+        "self.fits & ~own",
+    ),
+    Mutant(
+        "bytes that are not written are joined too",
+        "hbm/pool.py",
+        "Mux(self.add, self.enable, self.take.replicate(ACCESS_BYTES))",
+        "(self.add | self.take).replicate(ACCESS_BYTES)",
+    ),
+    Mutant(
+        "a row that is opened for writes is read",
+        "hbm/lane.py",
+        "bank.may_read & ~prepared",
+        "bank.may_read",
     ),
     Mutant(
         "a row is closed in the cycle of its last RD",
