@@ -276,10 +276,7 @@ class TileSession(HostSession):
                 f"{room:,}."
             )
         for name, data in self.stored.contents.items():
-            whole = tile.config.beat_bytes
-            padded = np.zeros(-(-data.size // whole) * whole, np.uint8)
-            padded[: data.size] = data
-            tile.load(self.stored.map[name].address, padded)
+            tile.load(self.stored.map[name].address, data)
         tile.program(self.words)
 
     def poke(self, address: int, data: Any) -> None:

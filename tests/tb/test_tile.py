@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gen.kernels.program import build as build_program
-from gen.models.model import Pairing, RouterKind
+from gen.models.model import Model, Pairing, RouterKind
 from gen.package import write
 from rtl.config import TileConfig
 from rtl.tile import Tile
@@ -101,17 +101,24 @@ class RandomSession(TileSession):
 
 
 def compare(tile: RunningTile, shape: Shape, requests: list[int], seed: int) -> None:
+    """Run a random model of some shape, see `compare_model`."""
+    model = shape.model(seed)
+    compare_model(tile, model, tokens_for(model, sum(requests), seed), requests, seed)
+
+
+def compare_model(
+    tile: RunningTile, model: Model, tokens, requests: list[int], seed: int
+) -> Session:
     """Run a model in requests of these sizes, each time with other limits.
 
-    Logits must be golden's, and memory what the interpreter leaves, every byte of it.
+    Logits must be golden's, and memory what the interpreter leaves, every byte of it. Returns the
+    interpreter's session.
     """
     rng = random.Random(seed)
-    model = shape.model(seed)
-    tokens = tokens_for(model, sum(requests), seed)
-    program = build_program(model, CONFIG, capacity=len(tokens), logits=True)
-    expected, at = forward(model, tokens, Cache(model), CONFIG.acc_bits), 0
+    program = build_program(model, tile.config, capacity=len(tokens), logits=True)
+    expected, at = forward(model, tokens, Cache(model), tile.config.acc_bits), 0
     reference = Session(program)
-    settings = any_settings(CONFIG, rng)
+    settings = any_settings(tile.config, rng)
     tile.reset(settings)
     tile.clear()
     session = RandomSession(program, tile, rng)
@@ -124,6 +131,7 @@ def compare(tile: RunningTile, shape: Shape, requests: list[int], seed: int) -> 
         wrong = np.flatnonzero(tile.dump(reference.memory.size) != memory)
         assert not wrong.size, f"memory at {wrong[0]:#x} with {settings}"
         at += size
+    return reference
 
 
 KERNELS = {
