@@ -34,7 +34,7 @@ lint: .venv/installed
 	@command -v $(PYTHON) >/dev/null || { \
 		echo "There is no Python; install version 3.11 or later." >&2; exit 1; }
 	@$(PYTHON) sim/preflight.py
-	@echo "Installing into .venv: about a minute and 750 MB, once."
+	@echo "Installing into .venv: about a minute and 900 MB, once."
 	@$(PYTHON) -m venv .venv
 	@$(RUN) pip install $(QUIETLY) --upgrade 'pip>=25.1'
 	@$(RUN) pip install $(QUIETLY) --editable . --group dev

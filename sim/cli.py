@@ -203,7 +203,10 @@ def run_tests(
 
 @app.command()
 def bench(
-    block: Annotated[str, typer.Argument(metavar="BLOCK", help="Block to measure.")],
+    block: Annotated[str | None, typer.Argument(metavar="BLOCK", help="Block to measure.")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Measure every block; one that fails is told as such.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Exit with 1 if a target is missed.")
     ] = False,
@@ -219,6 +222,13 @@ def bench(
     from sim import bench as benches
     from sim.figures import report
 
+    if everything and block is not None:
+        _refuse(f"--all measures {block} too; give one or the other.")
+    if block is None:
+        if not everything:
+            _refuse("Missing argument 'BLOCK'; see jalapeno --help.")
+        _bench_all(load(preset, config, settings or ()), check, as_json)
+        return
     chosen = benches.find(block)
     configuration = load(preset, config, settings or ())
     result = report(block, configuration, chosen.run(configuration, _progress()))
@@ -228,6 +238,92 @@ def bench(
         _console().print(result.to_table())
     if check and not result.met:
         raise typer.Exit(FAILED)
+
+
+@app.command()
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to measure.")],
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            "--store",
+            metavar="FILE",
+            help="Where results are, and go; build/sweeps/NAME.sqlite if left out.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", metavar="N", min=1, help="Processes here; one per core if left out."
+        ),
+    ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="ADDRESS", help="Dask scheduler of a cluster to use instead."
+        ),
+    ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Measure points again that failed before.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List the points and measure nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure many configurations and workloads, into one table; go on where it was interrupted.
+
+    Each point is generated, read by two linters, synthesised, and run under Verilator with its
+    results checked. A result is stored as soon as it is there and never computed again; a point
+    that fails is a row with its reason. docs/sweeps.md explains the file; **jalapeno report** shows
+    the results.
+    """
+    from sim.sweep import command
+    from sim.sweep.read import spec_from_file
+
+    wanted = spec_from_file(spec)
+    path = store or Path("build", "sweeps", f"{wanted.name}.sqlite")
+    if dry_run:
+        listed = command.plan(wanted, path)
+        _print_rows(listed, "points", as_json)
+        return
+    rows = command.run(wanted, path, _progress(), scheduler=scheduler, workers=workers, retry=retry)
+    if as_json:
+        _print_json(command.facts(wanted, path, rows))
+        return
+    _print_rows(command.table(rows), wanted.title or wanted.name, as_json=False)
+    print(command.summary(path, rows), file=sys.stderr)
+
+
+@app.command("report")
+def write_report(
+    store: Annotated[Path, typer.Argument(metavar="STORE", help="What a sweep wrote.")],
+    output: Annotated[
+        Path, typer.Option("--output", metavar="DIR", help="Where to write the page.")
+    ] = Path("build", "report"),
+    title: Annotated[
+        str | None, typer.Option("--title", metavar="TEXT", help="Headline of the page.")
+    ] = None,
+    energy: Annotated[
+        Path | None,
+        typer.Option("--energy", metavar="FILE.toml", help="Another table of energies."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the results of sweeps: one HTML page that needs nothing else, PNGs, and a CSV table.
+
+    Pareto fronts of area against throughput and latency, rooflines, parallel coordinates, and
+    tables; points that failed are listed with their reasons.
+    """
+    from sim.report import write
+
+    with _progress().task("drawing"):
+        files = write(store, output, title=title, energy=energy)
+    if as_json:
+        _print_json({"files": [str(file) for file in files]})
+        return
+    for file in files:
+        print(file)
 
 
 @app.command()
@@ -603,6 +699,30 @@ def _model_info(
         (f"place in memory, a context of {facts['shape']['context']}", facts["placement"]),
     ):
         console.print(_table(title, _readable(rows)))
+
+
+def _print_rows(rows: Sequence[dict[str, Any]], title: str, as_json: bool) -> None:
+    """Print rows that all have the same keys."""
+    if as_json:
+        _print_json({title: rows})
+    elif rows:
+        _console().print(_table(title, _readable(rows)))
+
+
+def _bench_all(configuration: TileConfig, check: bool, as_json: bool) -> None:
+    from sim.bench import all as every
+
+    found = every.run(configuration, _progress())
+    if as_json:
+        _print_json(found.to_dict())
+    else:
+        for part in found.parts:
+            if isinstance(part, every.Broken):
+                print(f"{part.bench} did not run: {part.reason}")
+            else:
+                _console().print(part.to_table())
+    if check and not found.met:
+        raise typer.Exit(FAILED)
 
 
 def _readable(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
