@@ -92,6 +92,12 @@ def _noc(config: TileConfig) -> wiring.Component:
     return Noc(config)
 
 
+def _message(config: TileConfig) -> wiring.Component:
+    from rtl.message import StandaloneMessages
+
+    return StandaloneMessages(config)
+
+
 def _streaming(config: TileConfig) -> wiring.Component:
     from rtl.streaming import StreamingEngine
 
@@ -116,6 +122,9 @@ BLOCKS: Mapping[str, Block] = MappingProxyType(
             Block("core", "core: scalar unit, renamed registers, issue window", _core),
             Block("ring", "collective ring: a node and registers for every tile", _ring),
             Block("noc", "network on chip: two meshes of routers, for requests and replies", _noc),
+            Block(
+                "message", "message engines: one with registers for every tile, on a NoC", _message
+            ),
             Block("host", "host port: AXI4 to the memory, AXI4-Lite to the registers", _host),
             Block("hbm", "HBM slice: a controller for every pseudo-channel", _hbm),
             Block("tile", "tile: core, engines, L1 and HBM slice, all that runs a model", _tile),

@@ -150,13 +150,13 @@ checks all that is said here, and
 - that scales are bytes, that maxima are not less than their scales, and that a product has as many
   beats as its operand;
 - that a chain is one, and is drained before the program stops;
-- that tiles agree about a collective, that a message is what is expected, and that not all tiles
-  wait for each other.
+- that tiles agree about a collective, that a message is what is expected, that every message has
+  been taken when all have stopped, and that not all tiles wait for each other.
 
 What the hardware does with a faulty program is not specified.
 """
 
-_TILES = """
+_TILES = f"""
 ## Several tiles
 
 A machine of N tiles runs N programs, one on each, every tile with its own registers, `pc` and
@@ -168,16 +168,19 @@ numbered from 0, and their numbers are their places on the ring. They meet in fo
   others have come as far.
 - `send` and `receive`: from one tile to another, or to itself. Messages between the same two tiles
   arrive in the order they were sent; messages from different tiles in any order. A `receive` that
-  names tile or tag passes over messages that do not fit.
+  names tile or tag passes over messages that do not fit. Of a tile's messages, at most
+  {isa.MESSAGES} can wait to be taken; a `send` beyond them waits, so tiles that all send more
+  before they receive wait for each other.
 - `remote`: reads another tile's memory, which must have been stored, and fenced, before something
   that this tile has seen of that one: a message or a collective.
 
-With that, what N programs compute does not depend on how fast each of them is, except that a
-`receive` from any tile takes what comes first. If such a program is to give the same bits every
-time, it must not matter to it whose message that was.
+With that, what N programs compute, and whether they come to their end, does not depend on how fast
+each of them is, except that a `receive` from any tile takes what comes first. If such a program is
+to give the same bits every time, it must not matter to it whose message that was; and if it is to
+end every time, neither may the room that the others still have.
 
-If no tile can go on, the interpreter stops and says what each of them waits for. Messages that
-nobody has taken are gone when a machine starts its next programs.
+Collectives and messages of a tile are executed in the order of its program, and so is a `fence`
+among them. If no tile can go on, the interpreter stops and says what each of them waits for.
 """
 
 

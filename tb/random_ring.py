@@ -8,13 +8,17 @@ from collections.abc import Callable
 from rtl.config import TileConfig
 from rtl.core.fields import Instruction
 from rtl.core.isa import BLOCK_WORDS, SLOT, Collective, Place
-from tb.ring import BLOCKS, WORDS, collective
+from rtl.ring.geometry import WORD_BYTES
+from tb.ring import BLOCKS, WORDS, collective, memory_words
 
 IN_PLACE = (WORDS[4], BLOCKS[0])
 """Registers that are read and written, where the rest always stays; of words and of blocks."""
 
 TARGETS = (WORDS[5], BLOCKS[1])
 """Registers that are only written."""
+
+QUAD = 4
+"""Words of 16 bytes, to multiples of which wholes in memory are aligned."""
 
 COPIES = (Collective.ALL_GATHER, Collective.BROADCAST)
 
@@ -26,8 +30,39 @@ def counts(rng: random.Random, tiles: int, most: int) -> int:
     return min(chosen, most)
 
 
-def operation(rng: random.Random, config: TileConfig, tiles: int) -> list[Instruction]:
-    """Return a collective, as each tile says it."""
+def in_memory(rng: random.Random, config: TileConfig, tiles: int) -> list[Instruction]:
+    """Return a collective on memory, as each tile says it."""
+    length = memory_words(config) // 2
+    kind, count = rng.choice([*Collective]), counts(rng, tiles, length)
+    root = rng.randrange(tiles)
+    found = []
+    for _ in range(tiles):
+        halves = rng.sample([0, length], 2)
+        at = [half + QUAD * rng.randint(0, (length - count) // QUAD) for half in halves]
+        if rng.random() < 0.4:
+            at[1] = at[0]  # in place
+        found.append(memory_collective(config, kind, count, *at, root=root))
+    return found
+
+
+def memory_collective(
+    config: TileConfig, kind: Collective, count: int, read: int, written: int, **more: int
+) -> Instruction:
+    """Return a collective on memory, whose wholes begin at these words."""
+    fields: dict[str, int] = {}
+    for name, word in (("address", read), ("result", written)):
+        beat, byte = divmod(WORD_BYTES * word, config.beat_bytes)
+        address = beat * config.beat_stride + byte
+        fields |= {name: (address - 400) & 0xFFFFFFFF, f"{name}_offset": 400}
+    return collective(kind=kind, place=Place.MEMORY, count=count, **fields, **more)
+
+
+def operation(
+    rng: random.Random, config: TileConfig, tiles: int, memory: bool = False
+) -> list[Instruction]:
+    """Return a collective, as each tile says it; perhaps on memory."""
+    if memory and rng.random() < 0.5:
+        return in_memory(rng, config, tiles)
     kind = rng.choice([*Collective] * 2 + [*COPIES])
     place = Place.BLOCKS if kind in COPIES and rng.random() < 0.4 else Place.WORDS
     blocks = place is Place.BLOCKS

@@ -20,7 +20,8 @@ from rtl.config import TileConfig
 from rtl.core.fields import WORD_BITS, Instruction
 from rtl.core.isa import BLOCK_WORDS, OPCODES, PHYSICAL_VECTORS, VECTORS
 from rtl.formats import BLOCK, Format
-from rtl.ring.geometry import RingGeometry
+from rtl.ring.geometry import WORD_BYTES, RingGeometry
+from rtl.ring.standalone import MEMORY_BEATS, PokeLayout
 from rtl.vec.ports import LineAddressLayout, LineWriteLayout
 from sim.interpreter.machine import Machine
 from sim.interpreter.memory import Memory
@@ -47,6 +48,11 @@ def awkward(rng: np.random.Generator, count: int) -> Any:
     return words
 
 
+def memory_words(config: TileConfig) -> int:
+    """Return the words of a tile's memory."""
+    return MEMORY_BEATS * config.beat_bytes // WORD_BYTES
+
+
 class RingOracle:
     """The registers of tiles, as the interpreter leaves them.
 
@@ -58,11 +64,16 @@ class RingOracle:
         How many take part.
     rng
         What registers hold at first.
+    size
+        Bytes of memory; a line if left out.
     """
 
-    def __init__(self, config: TileConfig, tiles: int, rng: np.random.Generator) -> None:
+    def __init__(
+        self, config: TileConfig, tiles: int, rng: np.random.Generator, size: int = 0
+    ) -> None:
         self.config = config
-        self.machine = Machine(config, [Memory(config, config.line_bytes) for _ in range(tiles)])
+        size = size or config.line_bytes
+        self.machine = Machine(config, [Memory(config, size) for _ in range(tiles)])
         length = config.vector_length
         blocks = length // BLOCK_WORDS
         for tile in self.machine.tiles:
@@ -104,7 +115,7 @@ class RingTestbench:
     Attributes
     ----------
     stalls
-        Called in each cycle for the links that are stalled.
+        Called in each cycle for the links and memories that are stalled.
     noise
         Whether others use the registers of some tile in a cycle.
     done, failed
@@ -142,7 +153,7 @@ class RingTestbench:
         ]
         self._edge = RisingEdge(dut.clk)
         self._quiet = True
-        for name in ("present", "restart", "stall", "node"):
+        for name in ("present", "restart", "stall", "node", "poke"):
             getattr(dut, name).value = 0
         dut.lines_write__valid.value = 0
         dut.lines_read__requests__valid.value = 0
@@ -228,6 +239,39 @@ class RingTestbench:
                     dut.lines_write__valid.value = 1
                     await self._edge
         dut.lines_write__valid.value = 0
+
+    async def load_beats(self, oracle: RingOracle) -> None:
+        """Write memory as the oracle has it."""
+        self._quiet = True
+        for place, tile in zip(self.tiles, oracle.machine.tiles, strict=True):
+            self.dut.node.value = place
+            for beat, data in enumerate(tile.memory.bytes.reshape(MEMORY_BEATS, -1)):
+                await self._poke(beat, int.from_bytes(data.tobytes(), "little"))
+        self.dut.poke.value = 0
+
+    async def check_beats(self, oracle: RingOracle) -> None:
+        """Compare all of memory."""
+        self._quiet = True
+        self._silence()
+        await self._edge
+        for place, tile in zip(self.tiles, oracle.machine.tiles, strict=True):
+            self.dut.node.value = place
+            found = bytearray()
+            for beat in range(MEMORY_BEATS + 1):
+                await self._poke(min(beat, MEMORY_BEATS - 1))
+                if beat:  # the answer to what was asked in the cycle before
+                    found += int(self.dut.peeked.value).to_bytes(self.config.beat_bytes, "little")
+            words, expected = np.frombuffer(found, np.uint32), tile.memory.bytes.view(np.uint32)
+            same(f"tile {place}, memory", words, expected, np.full(words.size, True))
+            self.checked += words.size
+        self.dut.poke.value = 0
+
+    async def _poke(self, beat: int, data: int | None = None) -> None:
+        """Write a beat of memory, or read it."""
+        fields = {"access": 1, "beat": beat, "write": int(data is not None), "data": data or 0}
+        poke = PokeLayout(RingGeometry(self.config)).const(fields)
+        self.dut.poke.value = poke.as_value().value
+        await self._edge
 
     async def run(
         self,

@@ -17,8 +17,9 @@ from rtl.config import TileConfig
 from rtl.core.fields import Instruction
 from rtl.core.isa import BLOCK_WORDS, Collective, Place
 from rtl.ring.engine import OPERATIONS
-from tb.random_ring import operation, stalls
-from tb.ring import RingOracle, RingTestbench, collective
+from rtl.ring.standalone import MEMORY_BEATS
+from tb.random_ring import memory_collective, operation, stalls
+from tb.ring import RingOracle, RingTestbench, awkward, collective, memory_words
 from tb.stream import any_pauses
 
 CONFIG = TileConfig.from_dict(json.loads(os.environ["JALAPENO_CONFIG"]))
@@ -48,7 +49,7 @@ AMOUNTS = ("nothing", "even", *(("some tiles have none", "uneven") if NODES > 1 
 
 
 @CoverPoint("ring.kind", xf=lambda kind, *_: kind, bins=list(Collective))
-@CoverPoint("ring.place", xf=lambda *a: a[1], bins=[Place.WORDS, Place.BLOCKS])
+@CoverPoint("ring.place", xf=lambda *a: a[1], bins=list(Place))
 @CoverPoint("ring.tiles", xf=lambda *a: a[2], bins=SIZES)
 @CoverPoint("ring.amount", xf=lambda *a: a[3], bins=list(AMOUNTS))
 @CoverPoint("ring.in_place", xf=lambda *a: a[4], bins=[False, True])
@@ -56,6 +57,13 @@ AMOUNTS = ("nothing", "even", *(("some tiles have none", "uneven") if NODES > 1 
 @CoverCross("ring.kind_amount", items=["ring.kind", "ring.amount"])
 def sample(kind: Collective, place: Place, tiles: int, amounts: str, in_place: bool) -> None:
     """Count a collective in the functional coverage."""
+
+
+def in_place(instruction: Instruction) -> bool:
+    """Return whether a collective writes what it reads."""
+    v = instruction.values
+    names = ("address", "result") if v["place"] is Place.MEMORY else ("source", "to")
+    return bool(v[names[0]] == v[names[1]])
 
 
 COVERAGE = ("kind", "place", "tiles", "amount", "in_place", "kind_tiles", "kind_amount")
@@ -78,7 +86,9 @@ async def again(
         tiles = bench.rng.sample(range(NODES), tiles)
     await bench.reset(tiles)
     rng = np.random.default_rng(bench.rng.getrandbits(32))
-    oracle = RingOracle(CONFIG, len(tiles), rng)
+    oracle = RingOracle(CONFIG, len(tiles), rng, MEMORY_BEATS * CONFIG.beat_stride)
+    for tile in oracle.machine.tiles:
+        tile.memory.poke(0, awkward(rng, memory_words(CONFIG)))
     await bench.load(oracle, registers)
     return oracle
 
@@ -104,7 +114,8 @@ async def random_programs(dut: Any) -> None:
         assert turn < 40 * len(SIZES), "coverage does not close"
         tiles = SIZES[turn % len(SIZES)]
         oracle = await again(bench, tiles)
-        operations = [operation(rng, CONFIG, tiles) for _ in range(14)]
+        memory = rng.random() < 0.5
+        operations = [operation(rng, CONFIG, tiles, memory) for _ in range(14)]
         for o in operations:
             v = o[0].values
             sample(
@@ -112,16 +123,20 @@ async def random_programs(dut: Any) -> None:
                 v["place"],
                 tiles,
                 amount(tiles, v["count"]),
-                any(i.values["source"] == i.values["to"] for i in o),
+                any(in_place(i) for i in o),
             )
         programs = [list(program) for program in zip(*operations, strict=True)]
-        bench.stalls = stalls(rng, 2 * NODES)
+        bench.stalls = stalls(rng, 3 * NODES)
         bench.noise = any_pauses(rng)
         skew = rng.choice([0, 0, 5, 200])
         delays = [[rng.randint(0, skew) for _ in operations] for _ in range(tiles)]
+        if memory:
+            await bench.load_beats(oracle)
         oracle.run(programs)
         await bench.run(programs, delays)
         await bench.check(oracle)
+        if memory:
+            await bench.check_beats(oracle)
         no_failures(bench)
         turn += 1
     dut._log.info(f"{turn} programs, {bench.checked} words compared, {bench.cycles} cycles")
@@ -238,6 +253,32 @@ async def operations_follow_each_other(dut: Any) -> None:
 
 
 @cocotb.test()
+async def wholes_in_memory_have_any_length(dut: Any) -> None:
+    """From a word to more than a register holds, at any quad, in place or not."""
+    bench = RingTestbench(dut, CONFIG)
+    half = memory_words(CONFIG) // 2
+    for tiles in SIZES[::-2]:
+        oracle = await again(bench, tiles, registers=[])
+        await bench.load_beats(oracle)
+        program = [
+            memory_collective(CONFIG, kind, count, read, written, root=tiles - 1)
+            for count, read, written in (
+                *((count, 4 * count, half + 8) for count in (1, 2, 4, 5, 7, 8, 9, 13)),
+                (half - 20, half + 4, half + 4),
+                (half - 5, 4, half + 4),
+                (half, half, 0),
+            )
+            for kind in (Collective.ALL_GATHER, Collective.BROADCAST, *REDUCTIONS[:3])
+        ]
+        programs = all_say(program, tiles)
+        bench.stalls = stalls(bench.rng, 3 * NODES)
+        oracle.run(programs)
+        await bench.run(programs)
+        await bench.check_beats(oracle)
+        no_failures(bench)
+
+
+@cocotb.test()
 async def blocks_keep_their_scales(dut: Any) -> None:
     """MX blocks arrive with their scale bytes, beside blocks and scales that must not change."""
     bench = RingTestbench(dut, CONFIG)
@@ -292,13 +333,13 @@ async def disagreement_is_an_error_of_everyone(dut: Any) -> None:
 
 @cocotb.test()
 async def what_no_engine_can_do_is_an_error(dut: Any) -> None:
-    """Memory, sums of blocks, and roots that there are not: all report it and go on."""
+    """Sums of blocks, and roots that there are not: all report it and go on."""
     bench = RingTestbench(dut, CONFIG)
     for tiles in SIZES:
         oracle = await again(bench, tiles)
         bad: list[dict[str, Any]] = [
-            {"kind": Collective.ALL_GATHER, "place": Place.MEMORY},
             {"kind": Collective.BROADCAST, "root": tiles},
+            {"kind": Collective.BROADCAST, "place": Place.MEMORY, "root": tiles},
             *({"kind": kind, "place": Place.BLOCKS} for kind in REDUCTIONS),
         ]
         program = [collective(count=8, to=5, into=True, **fields) for fields in bad]

@@ -46,6 +46,8 @@ class TileTestbench:
         Its configuration.
     rows
         Rows of each bank that the device has.
+    clocked
+        Whether something else drives the clock.
 
     Attributes
     ----------
@@ -57,7 +59,7 @@ class TileTestbench:
         The memory port.
     """
 
-    def __init__(self, dut: Any, config: TileConfig, rows: int) -> None:
+    def __init__(self, dut: Any, config: TileConfig, rows: int, *, clocked: bool = False) -> None:
         self.dut, self.config, self._rows = dut, config, rows
         for name, member in (axi_ports(config) | lite_ports()).items():
             if member.flow.name == "In":
@@ -72,7 +74,8 @@ class TileTestbench:
         self.hbm = self._memory(TIMINGS[config.timing])
         self._edge = RisingEdge(dut.clk)
         dut.rst.value = 1
-        Clock(dut.clk, PERIOD_NS, unit="ns").start()
+        if not clocked:
+            Clock(dut.clk, PERIOD_NS, unit="ns").start()
 
     def _memory(self, timing: Timing) -> HbmSlice:
         """Return the way into memory; where a beat lies depends on the timing set."""

@@ -11,7 +11,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.core.fields import OPCODE_BITS, REGISTER_BITS, WORD_BITS, Kind
-from rtl.core.isa import OPCODES, PHYSICAL_VECTORS, ROWS
+from rtl.core.isa import OPCODES, PHYSICAL_VECTORS, ROWS, Place
 from rtl.core.layout import InstructionLayout, placed
 from rtl.core.operands import MATRIX_BITS, OperandsAhead
 from rtl.core.program import LINE_WORDS, MOST_WORDS, PC_BITS, Fetch
@@ -34,9 +34,9 @@ ENGINES = {
 }
 """Who executes an instruction, of those that go to an engine."""
 
-STORES = ("store", "collective")
-LOADS = ("load", "loadr", "collective", "remote")
-"""Instructions that may touch memory through L1."""
+STORES = ("store",)
+LOADS = ("load", "loadr", "remote")
+"""Instructions that touch memory through L1, beside a collective on memory."""
 
 
 COUNTERS = (
@@ -66,6 +66,10 @@ class Cause(enum.IntEnum):
     """A scalar register holds what the field cannot."""
     MEMORY = 3
     """A load or a store failed, or the operand of a product could not be read."""
+    COLLECTIVE = 4
+    """Tiles do not agree about a collective, or no engine can do it."""
+    MESSAGE = 5
+    """A message is another than expected, or a message or a remote read cannot be done."""
 
 
 class Core(wiring.Component):
@@ -91,13 +95,18 @@ class Core(wiring.Component):
         There is a program, which has not ended.
     cause, pc : Out
         Why it stopped, and at which instruction; `Cause.NONE` at its `stop`. With `Cause.MEMORY`
-        the oldest that has not completed: all before it have.
+        the oldest that has not completed: all before it have. With `Cause.COLLECTIVE` or
+        `Cause.MESSAGE` that one.
     limit : In
         How many instructions may wait in the window.
     ahead : In
         Ask for the operands of `matrix` before it is issued.
     memory_error : In
         Something could not be read or written.
+    collective_error : In
+        The oldest collective could not be done; together with its `done`.
+    message_error : In
+        Likewise the oldest of the message engine.
     finish, finished : Out, In
         All instructions have completed and the program is to end; what it wrote is in memory.
     issued : array of Out
@@ -138,6 +147,8 @@ class Core(wiring.Component):
                 "limit": In(range(config.issue_window + 1)),
                 "ahead": In(1, init=1),
                 "memory_error": In(1),
+                "collective_error": In(1),
+                "message_error": In(1),
                 "finish": Out(1),
                 "finished": In(1),
                 "issued": Out(stream.Signature(words)).array(len(Engine)),
@@ -306,6 +317,10 @@ class Core(wiring.Component):
                 for e in Engine
             ),
         ]
+        with m.If(self.collective_error & self.running):
+            m.d.sync += stop(Cause.COLLECTIVE, window.collective)
+        with m.If(self.message_error & self.running):
+            m.d.sync += stop(Cause.MESSAGE, window.message)
         with m.If(self.memory_error & self.running):
             m.d.sync += stop(Cause.MEMORY, Mux(window.idle, macro.pc, window.oldest))
         return m
@@ -369,14 +384,15 @@ class Core(wiring.Component):
             mask = one_hot(ROWS, o[use.field]) & (used & in_rows).replicate(ROWS)
             rows[use.writes] = rows[use.writes] | mask
             todo.append(used & ~in_rows)
+        in_memory = o.place == Place.MEMORY.value if name == "collective" else Const(0)
         return [
             macro.touched.reads.eq(0),
             macro.touched.writes.eq(0),
             macro.touched.row_reads.eq(rows[False]),
             macro.touched.row_writes.eq(rows[True]),
             macro.frees.eq(0),
-            macro.stores.eq(name in STORES),
-            macro.loads.eq(name in LOADS),
+            macro.stores.eq((name in STORES) | in_memory),
+            macro.loads.eq((name in LOADS) | in_memory),
             macro.streams.eq(o.streaming if name == "load" else name == "matrix"),
             macro.fence.eq(name == "fence"),
             macro.engine.eq(ENGINES.get(name, Engine.MEMORY)),

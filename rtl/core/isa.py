@@ -42,6 +42,9 @@ MASK_ROWS = 32
 MASK_SLOTS = 32
 """Slots a mask of `topk` has bits for."""
 
+MESSAGES = 8
+"""Messages of a tile that may be under way: sent, and not taken by whom they are for."""
+
 
 class MatrixFormat(Choice):
     """Element format of a matrix operand."""
@@ -606,10 +609,12 @@ _TABLE = (
         "one more if ``i < count mod N``, shares in the order of tiles. Unit u is at ``offset`` "
         "of `source` plus u units, and comes to ``result_slot`` of `to` plus u units; in memory "
         "from `address` and to `result`. What does not come stays, or without `into` is "
-        "undefined. Sums and maxima take FP32 words and flush them, also of one tile alone. A sum "
-        "goes around the ring: of share s of m words, the first ``ceil(m / 2)`` start with tile s "
-        "+ 1, to which tiles s + 2, s + 3, ... are added and s last; the others start with tile s "
-        "- 1, to which s - 2, s - 3, ... are added and s last.",
+        "undefined. A whole that is read and written at one place may be changed there; otherwise "
+        "the one that a tile reads from and the one that it writes to do not overlap, unless `to` "
+        "is a register without `into`. Sums and maxima take FP32 words and flush them, also of one "
+        "tile alone. A sum goes around the ring: of share s of m words, the first ``ceil(m / 2)`` "
+        "start with tile s + 1, to which tiles s + 2, s + 3, ... are added and s last; the others "
+        "start with tile s - 1, to which s - 2, s - 3, ... are added and s last.",
         (
             _choice("kind", Collective, "what is done"),
             _choice("place", Place, "where units are; sums and maxima: not BLOCKS", Place.WORDS),
@@ -620,8 +625,8 @@ _TABLE = (
             _vector("to", "register that is written", 0),
             _flag("into", "the rest of the destination stays"),
             _value("result_slot", 10, "slot of its first word, or its first block", 0),
-            *_address("address", "the first word that is read, a multiple of 4", 0),
-            *_address("result", "the first word that is written, a multiple of 4", 0),
+            *_address("address", "the first word of the whole that is read, a multiple of 16", 0),
+            *_address("result", "that of the one that is written, a multiple of 16", 0),
         ),
     ),
     Opcode(
@@ -629,7 +634,8 @@ _TABLE = (
         0x58,
         "message",
         "Sends words or blocks to a tile, which may be this one, and does not wait for it to take "
-        "them. Messages of a tile to another arrive in order.",
+        f"them, unless {MESSAGES} messages of this tile, whoever they are for, were not taken yet: "
+        "then it waits until one is. Messages of a tile to another arrive in order.",
         (
             _value("tile", 8, "who gets it"),
             _value("tag", 16, "what it is about", 0),
@@ -643,8 +649,9 @@ _TABLE = (
         "receive",
         0x59,
         "message",
-        "Waits for a message and takes it: of those that fit, the one that arrived first. Its "
-        "unit and count must be those that are expected.",
+        "Waits for a message and takes it: of those that fit, the one that arrived first. Of the "
+        "messages of one tile, that is the one it sent first; which of two tiles comes first is a "
+        "matter of time. Its unit and count must be those that are expected.",
         (
             _flag("any_tile", "take it from any tile"),
             _value("tile", 8, "who sent it", 0),
@@ -664,8 +671,8 @@ _TABLE = (
         "message",
         "Reads words of another tile's memory, through that tile's L1. It sees what that tile "
         "stored with `store` and `sw` before a fence that came before a collective or message "
-        "which this tile has seen; that tile must not store there again before it knows that it "
-        "was read.",
+        "which this tile has seen; that tile must not stop before it knows that it was read, and "
+        "not store there again before a fence behind that. It is answered whatever that tile does.",
         (
             _value("tile", 8, "whose memory"),
             *_address("address", "the first word, a multiple of 4"),

@@ -79,10 +79,9 @@ class MacroLayout(data.StructLayout):
         Its registers.
     frees : unsigned
         Physical registers that its destinations had before.
-    stores : unsigned(1)
-        It writes memory through L1.
-    loads : unsigned(1)
-        It reads memory through L1.
+    stores, loads : unsigned(1)
+        It writes memory through L1, or reads it; those of other engines wait for it, or it for
+        them. A collective may do both.
     streams : unsigned(1)
         It reads memory past L1, and waits for the fences before it.
     fence : unsigned(1)
@@ -165,6 +164,8 @@ class Window(wiring.Component):
     oldest : Out
         Where the oldest instruction is that has not completed, in the program; of no meaning if
         there is none.
+    collective, message : Out
+        Where the oldest instructions are that these engines have, likewise.
     release : Out
         Physical registers that are free from now on.
     touched : Out
@@ -190,6 +191,8 @@ class Window(wiring.Component):
                 "issues": Out(len(Engine)),
                 "fenced": Out(1),
                 "oldest": Out(PC_BITS),
+                "collective": Out(PC_BITS),
+                "message": Out(PC_BITS),
                 "release": Out(PHYSICAL_VECTORS),
                 "touched": Out(TouchedLayout()),
                 "stores": Out(1),
@@ -210,6 +213,7 @@ class Window(wiring.Component):
         put, get = words.write_port(), words.read_port(domain="comb")
         m.submodules.pcs = pcs = Memory(shape=PC_BITS, depth=n, init=[])
         put_pc, get_pc = pcs.write_port(), pcs.read_port(domain="comb")
+        get_collective, get_message = (pcs.read_port(domain="comb") for _ in range(2))
         busy, waits, complete = Signal(n), Signal(n), Signal(n)  # complete: or not in use
         stores, loads, fences = Signal(n), Signal(n), Signal(n)
         engine = Array(Signal(Engine, name=f"engine{i}") for i in range(n))
@@ -239,6 +243,13 @@ class Window(wiring.Component):
                 (new.row_reads & t.row_writes) | (new.row_writes & (t.row_writes | t.row_reads))
             ).any()
             clash = clash | (macro.streams & fences[i])
+            # What goes through L1 is in program order; an engine keeps that of its own.
+            through = (macro.stores & (stores[i] | loads[i])) | (macro.loads & stores[i])
+            clash = clash | (through & (macro.engine != engine[i]))
+            # What other tiles see of this one is in program order, fences included.
+            others = _seen(engine[i]) & (macro.engine != engine[i])
+            clash = clash | (_seen(macro.engine) & (others | fences[i]))
+            clash = clash | (macro.fence & _seen(engine[i]))
             m.d.comb += conflicts[i].eq(busy[i] & ~complete[i] & ~ends[i] & clash)
         enter = Signal()
         m.d.comb += [
@@ -252,6 +263,10 @@ class Window(wiring.Component):
             put_pc.data.eq(macro.pc),
             get_pc.addr.eq(head),
             self.oldest.eq(get_pc.data),
+            get_collective.addr.eq(flights[Engine.COLLECTIVE].r_data),
+            self.collective.eq(get_collective.data),
+            get_message.addr.eq(flights[Engine.MESSAGE].r_data),
+            self.message.eq(get_message.data),
         ]
 
         # --- choice: in the order of age ---
@@ -349,3 +364,8 @@ class Window(wiring.Component):
             self.fenced.eq((ends & fences).any()),
         ]
         return m
+
+
+def _seen(engine: Value) -> Value:
+    """Return whether an engine's instructions have to do with other tiles."""
+    return (engine == Engine.COLLECTIVE) | (engine == Engine.MESSAGE)

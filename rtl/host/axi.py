@@ -28,8 +28,8 @@ from rtl.host.read import Reader
 from rtl.host.write import Writer
 from rtl.registers import WORD_BITS, WORD_BYTES, RegisterBus
 
-REGISTER_WORDS = 1024
-"""Words of the registers of a tile: a page of 4 KiB."""
+REGISTER_WORDS = 2048
+"""Words of the registers of a tile: two pages of 4 KiB."""
 
 MEMORY, REGISTERS = "s_axi", "s_axil"
 """Prefixes of the ports."""

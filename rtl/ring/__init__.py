@@ -2,5 +2,6 @@
 
 from rtl.ring.engine import RingEngine
 from rtl.ring.standalone import StandaloneRing
+from rtl.ring.unit import RingUnit
 
-__all__ = ["RingEngine", "StandaloneRing"]
+__all__ = ["RingEngine", "RingUnit", "StandaloneRing"]

@@ -22,6 +22,7 @@ from rtl.ring.layouts import (
     Mode,
     PlaceLayout,
     PlanLayout,
+    RunLayout,
     RunOfBlockLayout,
 )
 from rtl.ring.receive import Receive
@@ -30,7 +31,7 @@ from rtl.ring.walk import Walk
 from rtl.vec.compare import flush
 from rtl.vec.queue import CommandQueue
 
-GROUPS = 4
+GROUPS = 16
 """Groups that may be known ahead, so that their blocks are read in time."""
 
 
@@ -57,9 +58,11 @@ class Direction(wiring.Component):
     link_in, link_out : In, Out
         From one neighbour, and to the other.
     reads, beside : Out
-        Blocks that are read: to be sent, and to be combined with what comes or copied.
+        What is read: to be sent, and to be combined with what comes or copied.
+    arrives : In
+        Of each of the two: what it asked for first has come.
     found : In
-        The block that was read.
+        That block.
     writes, copies : Out
         Blocks that are written.
     """
@@ -79,8 +82,9 @@ class Direction(wiring.Component):
                 "differs": Out(1),
                 "link_in": In(flits),
                 "link_out": Out(flits),
-                "reads": Out(stream.Signature(g.block_bits)),
-                "beside": Out(stream.Signature(g.block_bits)),
+                "reads": Out(stream.Signature(RunLayout(g))),
+                "beside": Out(stream.Signature(RunLayout(g))),
+                "arrives": In(2),
                 "found": In(BlockLayout()),
                 "writes": Out(runs),
                 "copies": Out(runs),
@@ -129,7 +133,8 @@ class Direction(wiring.Component):
         ]
         connect(m, own.requests, flipped(self.reads))
         connect(m, beside.requests, flipped(self.beside))
-        m.d.comb += [own.found.eq(self.found), beside.found.eq(self.found)]
+        for fetcher, arrives in zip((own, beside), self.arrives, strict=True):
+            m.d.comb += [fetcher.found.eq(self.found), fetcher.arrives.eq(arrives)]
 
         # Flits come, meet what the tile has, and go on or are written.
         connect(m, flipped(self.link_in), buffer.link)

@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from rtl.ring.layouts import RANK_BITS, TILES_BITS
 
-BITS_PER_CYCLE = 5
+BITS_PER_CYCLE = 7
 
 
 class Divider(wiring.Component):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, ResetSignal, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
 from rtl.config import TileConfig
 from rtl.core.isa import BLOCK_WORDS, SLOT, Collective, Place
+from rtl.counters import Counter, step_signature
+from rtl.l1.share import L1UserSignature
 from rtl.ring.direction import Direction
 from rtl.ring.divide import Divider
 from rtl.ring.geometry import RingGeometry
@@ -22,12 +24,26 @@ from rtl.ring.layouts import (
     PlaceLayout,
     PlanLayout,
 )
+from rtl.ring.memory import BlockMemory
 from rtl.ring.registers import BlockReads, BlockWrites
 from rtl.vec.ports import LineReadSignature, LineWriteLayout
 from rtl.vec.queue import CommandQueue
 
 OPERATIONS = 4
 """Instructions that may wait."""
+
+COUNTERS = (
+    Counter("instructions", "instructions done"),
+    Counter("failed", "of these, those that moved nothing because they could not"),
+    Counter("active", "cycles in which there was one"),
+    Counter("stalled_tiles", "cycles in which not all tiles had said what they are about to do"),
+    Counter("stalled_links", "cycles in which a flit waited for a neighbour", step_bits=2),
+    Counter("stalled_registers", "cycles in which a block waited for a port of the registers"),
+    Counter("stalled_l1", "cycles in which L1 did not take a request"),
+    Counter("sent_up", "flits sent up, those that pass by and headers included"),
+    Counter("sent_down", "flits sent down, likewise"),
+)
+"""What a node counts; where both links wait in a cycle, that is two."""
 
 
 class RingEngine(wiring.Component):
@@ -50,15 +66,22 @@ class RingEngine(wiring.Component):
         The oldest of them has ended; they end in their order.
     failed : Out
         It has moved nothing: tiles differ in kind, place, count or root, or how many they have
-        done before; or it names memory, a tile that there is not, or a sum of blocks.
+        done before; or it names a tile that there is not, or a sum of blocks; or this tile is not
+        `present`.
+    memory_failed : Out
+        A word could not be read from memory.
     place : In
-        Where the node is; constant from reset on.
+        Where the node is; constant while there are instructions.
     up_in, up_out : In, Out
         Links from the tile before, and to the tile behind.
     down_in, down_out : In, Out
         Links from the tile behind, and to the tile before.
     read, write : Out
         Ports of the vector registers.
+    cache : Out
+        To L1, see `rtl.l1.share.L1UserSignature`.
+    events : Out
+        Steps of `COUNTERS`.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -70,6 +93,7 @@ class RingEngine(wiring.Component):
                 "operations": In(stream.Signature(COLLECTIVE)),
                 "done": Out(1),
                 "failed": Out(1),
+                "memory_failed": Out(1),
                 "place": In(PlaceLayout()),
                 "up_in": In(link),
                 "up_out": Out(link),
@@ -77,6 +101,8 @@ class RingEngine(wiring.Component):
                 "down_out": Out(link),
                 "read": Out(LineReadSignature(g.vectors)),
                 "write": Out(stream.Signature(LineWriteLayout(g.vectors))),
+                "cache": Out(L1UserSignature(g.cache)),
+                "events": Out(step_signature(COUNTERS)),
             }
         )
 
@@ -90,21 +116,35 @@ class RingEngine(wiring.Component):
         m.submodules.down = down = Direction(g, upward=False)
         m.submodules.reads = reads = BlockReads(g, 4)
         m.submodules.writes = writes = BlockWrites(g, 3)
+        m.submodules.memory = memory = BlockMemory(g)
         o, header = queue.head.payload, Signal(HeaderLayout())
+        # A node in reset takes nothing: it would lose it.
+        awake = ~ResetSignal()
+        for given, taken in (
+            (self.operations, queue.commands),
+            (self.up_in, up.link_in),
+            (self.down_in, down.link_in),
+        ):
+            m.d.comb += [
+                taken.valid.eq(given.valid & awake),
+                given.ready.eq(taken.ready & awake),
+            ]
+        coming, given = queue.commands.payload, self.operations.payload
         m.d.comb += [
-            queue.commands.valid.eq(self.operations.valid),
-            self.operations.ready.eq(queue.commands.ready),
-            *(
-                queue.commands.payload[name].eq(self.operations.payload[name])
-                for name, _ in OperationLayout()
-            ),
+            up.link_in.payload.eq(self.up_in.payload),
+            down.link_in.payload.eq(self.down_in.payload),
+            *(coming[name].eq(given[name]) for name, _ in OperationLayout()),
+            coming.address.eq(given.address + given.address_offset),
+            coming.result.eq(given.result + given.result_offset),
             *(header[name].eq(o[name]) for name in ("kind", "place", "count", "root")),
         ]
 
-        alone, blocks = place.tiles == 1, o.place == Place.BLOCKS.value
+        alone = place.tiles == 1
+        blocks, words = o.place == Place.BLOCKS.value, o.place == Place.WORDS.value
         gathers, broadcasts = o.kind == Collective.ALL_GATHER.value, Signal()
         scatters, reduces = Signal(), Signal()  # the first half of an all-reduce scatters
         maximum, barrier, legal = Signal(), Signal(), Signal()
+        plan = Signal(PlanLayout(g))
         with m.Switch(o.kind):
             with m.Case(Collective.BROADCAST.value):
                 m.d.comb += broadcasts.eq(1)
@@ -124,17 +164,16 @@ class RingEngine(wiring.Component):
             legal.eq(
                 barrier
                 | ((gathers | broadcasts) & blocks)
-                | ((gathers | scatters | reduces | broadcasts) & (o.place == Place.WORDS.value))
+                | ((gathers | scatters | reduces | broadcasts) & (words | plan.memory))
             ),
         ]
         with m.If(broadcasts & (o.root >= place.tiles)):
             m.d.comb += legal.eq(0)
 
-        # The plan. In its second half, an all-reduce gathers what it has scattered.
+        # In its second half, an all-reduce gathers what it has scattered.
         second, first = Signal(), Signal(g.count_bits)
-        source_block, to_block = Signal(g.block_bits), Signal(g.block_bits)
+        source_block, to_block = Signal(g.place_bits), Signal(g.place_bits)
         slot_blocks = SLOT // BLOCK_WORDS
-        plan = Signal(PlanLayout(g))
         m.d.comb += [
             source_block.eq(Mux(blocks, o.offset, o.offset * slot_blocks)),
             to_block.eq(Mux(blocks, o.result_slot, o.result_slot * slot_blocks)),
@@ -151,6 +190,9 @@ class RingEngine(wiring.Component):
             plan.to.eq(o.to),
             plan.source_block.eq(Mux(second, to_block, source_block)),
             plan.to_block.eq(to_block),
+            plan.memory.eq(o.place == Place.MEMORY.value),
+            plan.address.eq(Mux(second, o.result, o.address)),
+            plan.result.eq(o.result),
             plan.mode.eq(Mode.GATHER),
         ]
         with m.If(broadcasts):
@@ -167,23 +209,26 @@ class RingEngine(wiring.Component):
         greet, move, idle = Signal(), Signal(), Signal()
         differs, ends, fails = Signal(), Signal(), Signal()
         m.d.comb += [
-            idle.eq(up.idle & down.idle),
+            idle.eq(up.idle & down.idle & memory.idle),
             divider.start.eq(greet),
             divider.count.eq(o.count),
             divider.tiles.eq(place.tiles),
             self.done.eq(ends),
             self.failed.eq(ends & fails),
             queue.head.ready.eq(ends),
-            fails.eq(differs | ~legal),
+            fails.eq(differs | ~legal | ~place.present),
         ]
         with m.If(up.differs | down.differs):
             m.d.sync += differs.eq(1)
         with m.If(ends):
             m.d.sync += [header.sequence.eq(header.sequence + 1), differs.eq(0), second.eq(0)]
-        with m.FSM():
-            with m.State("rest"), m.If(queue.head.valid & place.present):
-                m.d.comb += greet.eq(1)
-                m.next = "greet"
+        with m.FSM() as fsm:
+            with m.State("rest"), m.If(queue.head.valid):
+                with m.If(place.present):
+                    m.d.comb += greet.eq(1)
+                    m.next = "greet"
+                with m.Else():
+                    m.d.comb += ends.eq(1)
             with m.State("greet"), m.If(idle):
                 with m.If(fails | barrier):
                     m.d.comb += ends.eq(1)
@@ -202,18 +247,17 @@ class RingEngine(wiring.Component):
                 m.d.comb += move.eq(1)
                 m.next = "move"
 
-        for way in (up, down):
+        for i, way in enumerate((up, down)):
             m.d.comb += [
                 way.place.eq(place),
                 way.plan.eq(plan),
                 way.header.eq(header),
                 way.greet.eq(greet),
                 way.move.eq(move),
+                way.arrives.eq(Cat(reads.arrives[i], reads.arrives[2 + i])),
                 way.found.eq(reads.found),
             ]
-        connect(m, flipped(self.up_in), up.link_in)
         connect(m, up.link_out, flipped(self.up_out))
-        connect(m, flipped(self.down_in), down.link_in)
         connect(m, down.link_out, flipped(self.down_out))
         for i, reader in enumerate((up.reads, down.reads, up.beside, down.beside)):
             connect(m, reader, reads.requests[i])
@@ -225,7 +269,32 @@ class RingEngine(wiring.Component):
             writes.register.eq(plan.to),
             writes.base.eq(plan.to_block),
             writes.scaled.eq(plan.blocks),
+            reads.memory.eq(plan.memory),
+            reads.memory_arrives.eq(memory.arrives),
+            reads.memory_found.eq(memory.found),
+            writes.memory.eq(plan.memory),
+            memory.address.eq(plan.address),
+            memory.result.eq(plan.result),
+            self.memory_failed.eq(memory.failed),
         ]
+        connect(m, reads.memory_reads, memory.reads)
+        connect(m, writes.memory_writes, memory.writes)
+        connect(m, memory.cache, flipped(self.cache))
         connect(m, reads.lines, flipped(self.read))
         connect(m, writes.lines, flipped(self.write))
+
+        links, events = (self.up_out, self.down_out), self.events
+        ports = (self.read.requests, self.write)
+        cache = self.cache.requests
+        m.d.comb += [
+            events.instructions.eq(ends),
+            events.failed.eq(self.failed),
+            events.active.eq(queue.head.valid),
+            events.stalled_tiles.eq(fsm.ongoing("greet") & ~idle),
+            events.stalled_links.eq(sum(link.valid & ~link.ready for link in links)),
+            events.stalled_registers.eq(Cat(port.valid & ~port.ready for port in ports).any()),
+            events.stalled_l1.eq(cache.valid & ~cache.ready),
+            events.sent_up.eq(self.up_out.valid & self.up_out.ready),
+            events.sent_down.eq(self.down_out.valid & self.down_out.ready),
+        ]
         return m

@@ -1,10 +1,10 @@
-"""Blocks of registers, ahead of who needs them."""
+"""Blocks of registers or memory, ahead of who needs them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib import stream, wiring
 from amaranth.lib.fifo import SyncFIFO
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -13,8 +13,8 @@ from rtl.ring.geometry import RingGeometry
 from rtl.ring.layouts import BlockLayout, RunLayout, RunOfBlockLayout
 from rtl.vec.queue import CommandQueue
 
-DEPTH = 3
-"""Blocks that wait: a read takes a cycle, and so does passing it on."""
+DEPTH = 8
+"""Blocks that are read or wait: from registers three would do, but memory may take long."""
 
 RUNS = 4
 """Runs that wait for their blocks."""
@@ -33,9 +33,11 @@ class BlockFetcher(wiring.Component):
     runs : In
         What to read.
     requests : Out
-        Which block of the whole; ready when it is read.
+        The same, where there is room for what is read.
+    arrives : In
+        What was asked for first has come.
     found : In
-        The block, in the cycle behind the request.
+        That block.
     blocks : Out
         What was read, in order.
     idle : Out
@@ -47,7 +49,8 @@ class BlockFetcher(wiring.Component):
         super().__init__(
             {
                 "runs": In(stream.Signature(RunLayout(g))),
-                "requests": Out(stream.Signature(g.block_bits)),
+                "requests": Out(stream.Signature(RunLayout(g))),
+                "arrives": In(1),
                 "found": In(BlockLayout()),
                 "blocks": Out(stream.Signature(RunOfBlockLayout(g))),
                 "idle": Out(1),
@@ -55,28 +58,26 @@ class BlockFetcher(wiring.Component):
         )
 
     def elaborate(self, platform: Any) -> Module:
-        """Return two queues, and the read between them."""
+        """Return queues of what is wanted, what is read, and what was found."""
         m = Module()
-        m.submodules.queue = queue = CommandQueue(RunLayout(self.geometry), RUNS)
+        layout = RunLayout(self.geometry)
+        m.submodules.queue = queue = CommandQueue(layout, RUNS)
+        m.submodules.asked = asked = CommandQueue(layout, DEPTH)
+        m.submodules.found = found = SyncFIFO(width=BlockLayout().size, depth=DEPTH)
         connect(m, flipped(self.runs), queue.commands)
-        layout = RunOfBlockLayout(self.geometry)
-        m.submodules.found = found = SyncFIFO(width=layout.size, depth=DEPTH)
-        asked, what, entry = Signal(), Signal(RunLayout(self.geometry)), Signal(layout)
-        granted = self.requests.valid & self.requests.ready
         m.d.comb += [
-            self.requests.valid.eq(queue.head.valid & (found.level + asked < DEPTH)),
-            self.requests.payload.eq(queue.head.payload.block),
-            queue.head.ready.eq(granted),
-            entry.run.eq(what),
-            entry.block.eq(self.found),
-            found.w_data.eq(entry),
-            found.w_en.eq(asked),
-            self.blocks.payload.eq(found.r_data),
+            self.requests.valid.eq(queue.head.valid & asked.commands.ready),
+            self.requests.payload.eq(queue.head.payload),
+            queue.head.ready.eq(self.requests.ready & asked.commands.ready),
+            asked.commands.valid.eq(queue.head.valid & self.requests.ready),
+            asked.commands.payload.eq(queue.head.payload),
+            found.w_data.eq(self.found),
+            found.w_en.eq(self.arrives),
+            self.blocks.payload.run.eq(asked.head.payload),
+            self.blocks.payload.block.eq(found.r_data),
             self.blocks.valid.eq(found.r_rdy),
             found.r_en.eq(self.blocks.ready),
-            self.idle.eq(~queue.head.valid & ~asked & ~found.r_rdy),
+            asked.head.ready.eq(found.r_rdy & self.blocks.ready),
+            self.idle.eq(~queue.head.valid & ~asked.head.valid),
         ]
-        m.d.sync += asked.eq(granted)
-        with m.If(granted):
-            m.d.sync += what.eq(queue.head.payload)
         return m

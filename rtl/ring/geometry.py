@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from amaranth.utils import ceil_log2, exact_log2
 
 from rtl.config import TileConfig
-from rtl.core.isa import BLOCK_WORDS
+from rtl.core.isa import BLOCK_WORDS, OPCODES
+from rtl.l1.geometry import L1Geometry
 from rtl.vec.geometry import VectorGeometry
 
 WORD_BYTES = 4
@@ -18,8 +19,8 @@ class RingGeometry:
     """Sizes of a node.
 
     A *block* is what a group of flits carries: 8 words of a register from a multiple of 8 on, and
-    the scale byte beside them. Blocks have numbers, counted from the start of a register or of what
-    is moved, the *whole*.
+    the scale byte beside them; or as many words of memory. Blocks have numbers, counted from the
+    start of a register or of what is moved, the *whole*.
 
     Parameters
     ----------
@@ -75,11 +76,21 @@ class RingGeometry:
         return self.config.vector_length // BLOCK_WORDS
 
     @property
-    def block_bits(self) -> int:
-        """Bits of the number of a block."""
+    def place_bits(self) -> int:
+        """Bits of the number of a block of a register."""
         return ceil_log2(self.blocks)
 
     @property
     def count_bits(self) -> int:
-        """Bits of a number of words, at most a register."""
-        return self.config.vector_length.bit_length()
+        """Bits of a number of units, as an instruction has it: more than a register holds."""
+        return next(field.bits for field in OPCODES["collective"].fields if field.name == "count")
+
+    @property
+    def block_bits(self) -> int:
+        """Bits of the number of a block of the whole."""
+        return self.count_bits - exact_log2(BLOCK_WORDS)
+
+    @property
+    def cache(self) -> L1Geometry:
+        """Sizes of the L1 cache."""
+        return L1Geometry(self.config)

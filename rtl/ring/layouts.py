@@ -8,6 +8,7 @@ from amaranth.lib import data, enum
 from rtl.config import TILES_MAX
 from rtl.core.isa import BLOCK_WORDS
 from rtl.core.layout import InstructionLayout
+from rtl.l1.geometry import ADDRESS_BITS
 from rtl.ring.geometry import RingGeometry
 from rtl.vec.geometry import REGISTER_BITS
 from rtl.vec.operation import words
@@ -72,11 +73,14 @@ class OperationLayout(data.StructLayout):
     -------
     kind, place, count, root, source, offset, to, result_slot
         As in the instruction.
+    address, result : unsigned
+        Byte addresses.
     """
 
     def __init__(self) -> None:
         names = ("kind", "place", "count", "root", "source", "offset", "to", "result_slot")
-        super().__init__({name: COLLECTIVE[name].shape for name in names})
+        addresses = dict.fromkeys(("address", "result"), ADDRESS_BITS)
+        super().__init__({**{name: COLLECTIVE[name].shape for name in names}, **addresses})
 
 
 class LinkLayout(data.UnionLayout):
@@ -134,6 +138,10 @@ class PlanLayout(data.StructLayout):
         Registers.
     source_block, to_block : unsigned
         Where in them the whole begins.
+    memory : unsigned(1)
+        It is in memory.
+    address, result : unsigned
+        Where it is read and written, byte addresses.
     """
 
     def __init__(self, geometry: RingGeometry) -> None:
@@ -152,8 +160,11 @@ class PlanLayout(data.StructLayout):
                 "root": RANK_BITS,
                 "source": REGISTER_BITS,
                 "to": REGISTER_BITS,
-                "source_block": g.block_bits,
-                "to_block": g.block_bits,
+                "source_block": g.place_bits,
+                "to_block": g.place_bits,
+                "memory": 1,
+                "address": ADDRESS_BITS,
+                "result": ADDRESS_BITS,
             }
         )
 

@@ -52,7 +52,8 @@ class Machine:
         Raises
         ------
         ProgramError
-            If an instruction cannot be executed, or all tiles that have not stopped wait.
+            If an instruction cannot be executed, all tiles that have not stopped wait, or a
+            message is left when all have.
         """
         self.network.start()
         running = {
@@ -71,6 +72,7 @@ class Machine:
                 first = min(running)
                 waits = "; ".join(f"tile {n} for {waiting[n][1]}" for n in sorted(running))
                 raise ProgramError(f"All tiles that run wait: {waits}", first, running[first][0].pc)
+        _check_inboxes(self.tiles)
 
 
 def run(tile: Tile, program: Sequence[int], limit: int | None = None) -> None:
@@ -79,9 +81,19 @@ def run(tile: Tile, program: Sequence[int], limit: int | None = None) -> None:
     Raises
     ------
     ProgramError
-        If an instruction cannot be executed, or the program waits for another tile.
+        If an instruction cannot be executed, the program waits for another tile, or a message is
+        left when it has stopped.
     """
     tile.network.start()
     for wait in tile.execute(program, limit):
         cause = f"There is no other tile, and this one waits for {wait}"
         raise ProgramError(cause, tile.number, tile.pc)
+    _check_inboxes([tile])
+
+
+def _check_inboxes(tiles: Sequence[Tile]) -> None:
+    """Raise `ProgramError` if a tile has not taken a message."""
+    for tile in tiles:
+        for message in tile.network.inboxes[tile.number]:
+            cause = f"The message from tile {message.source} with tag {message.tag} was not taken"
+            raise ProgramError(cause, tile.number, tile.pc)

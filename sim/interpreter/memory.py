@@ -80,6 +80,12 @@ class Memory:
             )
         return slice(first, first + count)
 
+    def behind(self, address: int, count: int) -> int:
+        """Return the address that is so many bytes behind another, which is no hole."""
+        beat, byte = divmod(address, self.stride)
+        beats, byte = divmod(byte + count, self.beat)
+        return (beat + beats) * self.stride + byte
+
     # --- the host, while no program runs ---
 
     def peek(self, address: int, count: int) -> Bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtl.core.fields import Choice
-from rtl.core.isa import Collective, Place
+from rtl.core.isa import MESSAGES, Collective, Place
 from sim.golden import fp32
 from sim.interpreter.errors import Fault
 
@@ -128,12 +128,18 @@ class Network:
     def start(self) -> None:
         """Forget everything that is under way."""
         self.inboxes: list[deque[Message]] = [deque() for _ in range(self.tiles)]
+        self.under_way = [0] * self.tiles  # messages of each tile that were not taken
         self._requests: dict[int, Request] = {}
 
+    def room(self, source: int) -> bool:
+        """Return whether a tile can send one more message."""
+        return self.under_way[source] < MESSAGES
+
     def send(self, tile: int, message: Message) -> None:
-        """Deliver a message."""
+        """Deliver a message, for which there is room."""
         self.check_tile(tile)
         self.inboxes[tile].append(message)
+        self.under_way[message.source] += 1
 
     def find(self, tile: int, o: SimpleNamespace) -> Message | None:
         """Return the first message for `tile` that fits; None if there is none yet."""
@@ -147,6 +153,7 @@ class Network:
     def take(self, tile: int, message: Message) -> None:
         """Take a message that `find` returned."""
         self.inboxes[tile].remove(message)
+        self.under_way[message.source] -= 1
 
     def check_tile(self, tile: int) -> None:
         """Raise `Fault` unless there is such a tile."""

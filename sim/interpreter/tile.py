@@ -165,6 +165,8 @@ class Tile:
             return o.target if self.scalars[o.counter] else None
         elif name == "collective":
             yield from self._collective(o)
+        elif name == "send":
+            yield from self._send(o)
         elif name == "receive":
             yield from self._receive(o)
         elif name in ("vector", "topk"):
@@ -269,6 +271,8 @@ class Tile:
         gives = o.kind is not Collective.BARRIER
         if o.kind is Collective.BROADCAST:
             gives = o.root == self.number
+        if gives:
+            self._check_overlap(o)
         request = Request(o.kind, o.place, o.count, o.root, self._give(o) if gives else None)
         self.network.join(self.number, request)
         while not request.done:
@@ -278,6 +282,19 @@ class Tile:
         if request.result is not None:
             self._take(o, request.result, request.first)
 
+    def _check_overlap(self, o: SimpleNamespace) -> None:
+        """Raise `Fault` if what is written is not where it was read, but reaches into it."""
+        if o.place is Place.MEMORY:
+            read, written = (self.memory.run(address, 0).start for address in _wholes(o))
+            size = 4 * o.count
+        elif o.source == o.to and o.into:
+            unit = 1 if o.place is Place.BLOCKS else SLOT
+            read, written, size = unit * o.offset, unit * o.result_slot, o.count
+        else:
+            return
+        if 0 < abs(read - written) < size:
+            raise Fault("The whole that is written overlaps the one that is read")
+
     def _give(self, o: SimpleNamespace) -> Payload:
         """Return what this tile gives: the whole, or of an all-gather its share."""
         units = slice(0, o.count)
@@ -285,14 +302,14 @@ class Tile:
             units = share(o.count, self.number, self.network.tiles)
         count = units.stop - units.start
         if o.place is Place.MEMORY:
-            address = _aligned(o.address + o.address_offset + 4 * units.start)
+            address = self.memory.behind(_wholes(o)[0], 4 * units.start)
             return Payload.of_words(self.memory.load(address, 4 * count).view(np.uint32))
         return self._payload(o, count, units.start)
 
     def _take(self, o: SimpleNamespace, payload: Payload, first: int) -> None:
         """Write units from the whole's unit `first` on to where they belong."""
         if o.place is Place.MEMORY:
-            address = _aligned(o.result + o.result_offset + 4 * first)
+            address = self.memory.behind(_wholes(o)[1], 4 * first)
             self.memory.store(address, payload.words)
         else:
             self._put(o, o.result_slot, payload, first)
@@ -314,9 +331,12 @@ class Tile:
             start = np.array([SLOT * offset + first])
             self.vectors.write_words(o.to, start, payload.words.reshape(1, -1))
 
-    def _send(self, o: SimpleNamespace) -> None:
+    def _send(self, o: SimpleNamespace) -> Waiting:
         _check_message(o)
-        self.network.send(o.tile, Message(self.number, o.tag, o.place, self._payload(o, o.count)))
+        message = Message(self.number, o.tag, o.place, self._payload(o, o.count))
+        while not self.network.room(self.number):
+            yield "one of its messages to be taken"
+        self.network.send(o.tile, message)
 
     def _receive(self, o: SimpleNamespace) -> Waiting:
         _check_message(o)
@@ -346,6 +366,14 @@ class Tile:
 def _check_message(o: SimpleNamespace) -> None:
     if o.place is Place.MEMORY:
         raise Fault("place is memory, messages hold words or blocks")
+
+
+def _wholes(o: SimpleNamespace) -> tuple[int, int]:
+    """Return the addresses of the wholes in memory that a collective reads and writes."""
+    return (
+        _aligned(o.address + o.address_offset, BLOCK_BYTES),
+        _aligned(o.result + o.result_offset, BLOCK_BYTES),
+    )
 
 
 def _aligned(address: int, size: int = 4) -> int:

@@ -47,12 +47,12 @@ def test_buffers_get_full(name, tmp_path):
 
 @dataclass(frozen=True)
 class Fault:
-    """A change of one expression, and the property that it breaks."""
+    """A change of one expression, and properties that it breaks, of which the solver finds one."""
 
     file: str
     good: str
     bad: str
-    breaks: str
+    breaks: tuple[str, ...]
 
 
 FAULTS = {
@@ -60,25 +60,25 @@ FAULTS = {
         "send",
         "self.link.valid.eq(self.groups.valid & some)",
         "self.link.valid.eq(self.groups.valid & some & self.link.ready)",
-        "DEADLOCK",
+        ("DEADLOCK", "ORDER"),
     ),
     "a flit overtakes one that waits": Fault(
         "buffer",
         "Mux(waiting, fifo.r_data, self.link.payload)",
         "Mux(waiting & ~self.link.valid, fifo.r_data, self.link.payload)",
-        "ORDER",
+        ("ORDER",),
     ),
     "a flit that passes is kept too": Fault(
-        "buffer", "self.link.valid & ~passes", "self.link.valid", "ORDER"
+        "buffer", "self.link.valid & ~passes", "self.link.valid", ("ORDER",)
     ),
     "the link's register does not wait": Fault(
-        "send", "room.eq(~self.link.valid | self.link.ready)", "room.eq(1)", "STABLE"
+        "send", "room.eq(~self.link.valid | self.link.ready)", "room.eq(1)", ("STABLE",)
     ),
     "a node passes on before it sends its own": Fault(
         "send",
         "Mux(group.own, group.header | self.blocks.valid, self.passing.valid)",
         "Mux(group.own, self.blocks.valid & self.passing.valid, self.passing.valid)",
-        "DEADLOCK",
+        ("DEADLOCK",),
     ),
 }
 
@@ -118,4 +118,4 @@ def test_the_proof_finds(name, tmp_path):
     ).stdout
     verdict = formal.prove(design, tmp_path / "proof", "bmc", depth=DEPTH)
     found = {re.sub(r"_\d$", "", name.split(".")[-1]) for name in verdict.failed}
-    assert fault.breaks in found, f"{found}; log {verdict.log}"
+    assert found & {*fault.breaks}, f"{found}; log {verdict.log}"

@@ -52,8 +52,8 @@ TILE = [
     Mutant(
         "loads that fail are not told",
         "tile.py",
-        "core.memory_error.eq(memory.failed | self._operands.failed)",
-        "core.memory_error.eq(self._operands.failed)",
+        "memory.failed | self._operands.failed | self._ring.memory_failed",
+        "self._operands.failed | self._ring.memory_failed",
     ),
     Mutant(
         "a fault says where the core is, not where it was",
@@ -97,8 +97,8 @@ OPERANDS = [
     Mutant(
         "an error of an operand is not told",
         "tile.py",
-        "memory.failed | self._operands.failed",
-        "memory.failed",
+        "memory.failed | self._operands.failed | self._ring.memory_failed",
+        "memory.failed | self._ring.memory_failed",
     ),
 ]
 

@@ -9,7 +9,7 @@ from rtl.config import TILES_MAX
 from rtl.ring.divide import BITS_PER_CYCLE, Divider
 
 
-@pytest.mark.parametrize("width", [3, 8, 15])
+@pytest.mark.parametrize("width", [3, 8, 15, 20])
 def test_shares_are_right_and_in_time(width):
     rng = random.Random(width)
     divider = Divider(width)

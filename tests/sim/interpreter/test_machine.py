@@ -10,7 +10,7 @@ import pytest
 from gen.mx import MXTensor
 from gen.quantise import quantise
 from rtl.core.fields import S
-from rtl.core.isa import Collective, Output, Place
+from rtl.core.isa import MESSAGES, Collective, Output, Place
 from sim.golden import fp32
 from sim.interpreter import Machine, Memory, ProgramError
 from sim.interpreter.network import share
@@ -122,6 +122,48 @@ def test_all_gather_in_memory(tiles, count):
     for tile in machine.tiles:
         stored = tile.memory.peek(2048, 4 * count).view(np.uint32)
         assert stored.tolist() == whole.tolist()
+
+
+def test_wholes_in_memory_go_on_behind_holes():
+    """With three pseudo-channels, 16 of 64 bytes are holes."""
+    machine = make(2, SMALL.replace(pseudo_channels=3, stream_bytes=1024))
+    whole = np.arange(40, dtype=np.uint32)
+    for tile in machine.tiles:
+        tile.memory.poke(64 + 32, whole)
+        mine = tile.memory.bytes[tile.memory.run(64 + 32, 160)]
+        mine[: 80 * tile.number] = mine[80 * (1 + tile.number) :] = 0
+    gather = collective("all_gather", place=Place.MEMORY, count=40, address=96, result=1024 + 16)
+    run_alike(machine, gather)
+    for tile in machine.tiles:
+        assert tile.memory.peek(1040, 160).view(np.uint32).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fields", "faulty"),
+    [
+        ({"place": Place.MEMORY, "address": 64, "result": 80}, True),
+        ({"place": Place.MEMORY, "address": 64, "result": 48}, True),
+        ({"place": Place.MEMORY, "address": 64, "result": 64}, False),
+        ({"place": Place.MEMORY, "address": 64, "result": 224}, False),
+        ({"source": 0, "to": 0, "into": True, "offset": 1, "result_slot": 2}, True),
+        ({"source": 0, "to": 0, "into": True, "offset": 1, "result_slot": 1}, False),
+        ({"source": 0, "to": 0, "into": True, "offset": 0, "result_slot": 2}, False),
+        ({"source": 0, "to": 0, "offset": 1, "result_slot": 2}, False),
+        ({"source": 0, "to": 1, "into": True, "offset": 1, "result_slot": 2}, False),
+    ],
+)
+def test_wholes_that_overlap(fields, faulty):
+    """What is read may be written where it is, but not in part."""
+    machine = make(2)
+    for tile in machine.tiles:
+        set_words(tile, 0, np.zeros(160))
+    instruction = collective("all_reduce_maximum", count=40, **fields)
+    if not faulty:
+        run_alike(machine, instruction)
+        return
+    with pytest.raises(ProgramError) as caught:
+        run_alike(machine, instruction)
+    assert caught.value.cause == "The whole that is written overlaps the one that is read."
 
 
 def test_of_others_shares_nothing_is_touched():
@@ -343,9 +385,9 @@ def test_a_root_that_there_is_not():
         ({"kind": Collective.ALL_GATHER, "count": 1000}, "v0 has 256 words, 500 from word 500 are "
          "wanted."),
         ({"kind": Collective.ALL_GATHER, "place": Place.MEMORY, "count": 4, "address": 2},
-         "Address 0xa is no multiple of 4."),
-        ({"kind": Collective.ALL_GATHER, "place": Place.MEMORY, "count": 4, "address": SIZE - 8},
-         "8 bytes from address 0x1000 are not all in memory, which ends at 0x1000."),
+         "Address 0x2 is no multiple of 16."),
+        ({"kind": Collective.ALL_GATHER, "place": Place.MEMORY, "count": 8, "address": SIZE - 16},
+         "16 bytes from address 0x1000 are not all in memory, which ends at 0x1000."),
     ],
 )  # fmt: skip
 def test_a_tile_that_has_nothing_to_give(fields, cause):
@@ -472,6 +514,70 @@ def test_a_message_to_oneself(tiles):
     for tile in machine.tiles:
         assert get_blocks(tile, 1, FP4, 1, 6).codes.tolist() == block.codes[0].tolist()
         assert get_blocks(tile, 1, FP4, 1, 6).scales.tolist() == block.scales[0].tolist()
+
+
+def test_a_send_waits_when_too_many_messages_were_not_taken():
+    """Whoever they are for; it goes on with the register as it was, once one of them is taken."""
+    machine = make(3)
+    for tile in machine.tiles:
+        set_words(tile, 0, np.array([tile.number]))
+    first = [send(i % 2 + 1, i, 0, 1) for i in range(MESSAGES)]
+    steps = [
+        tile.execute(program)
+        for tile, program in zip(
+            machine.tiles,
+            programs_of(
+                [*first, send(1, 100, 0, 1)],
+                [send(0, 0, 0, 1), *(receive(i, 1, 0, i) for i in range(0, MESSAGES, 2)),
+                 receive(20, 1, 0, 100)],
+                [*(receive(i, 1, 0, i) for i in range(1, MESSAGES, 2))],
+            ),
+            strict=True,
+        )
+    ]  # fmt: skip
+    machine.network.start()
+    for _ in range(2):
+        assert next(steps[0], None) == "one of its messages to be taken"
+    assert sum(map(len, machine.network.inboxes)) == MESSAGES
+    assert next(steps[1], None) == "a message from tile 0 with tag 100"  # others can send
+    assert next(steps[0], None) is None
+    assert next(steps[1], None) is next(steps[2], None) is None
+    assert get_words(machine.tiles[1], 20, 1) == 0
+
+
+def test_tiles_that_send_too_much_to_each_other_wait_for_ever():
+    """One message less, and they do not."""
+    for beyond in (0, 1):
+        count = MESSAGES + beyond
+        machine = make(2)
+        for tile in machine.tiles:
+            set_words(tile, 0, np.array([tile.number]))
+        programs = programs_of(
+            *(
+                [send(1 - me, i, 0, 1) for i in range(count)]
+                + [receive(1, 1, 1 - me, i) for i in range(count)]
+                for me in range(2)
+            )
+        )
+        if not beyond:
+            machine.run(programs)
+            continue
+        with pytest.raises(ProgramError) as caught:
+            machine.run(programs)
+        assert caught.value.cause == (
+            "All tiles that run wait: tile 0 for one of its messages to be taken; tile 1 for one "
+            "of its messages to be taken."
+        )
+
+
+def test_every_message_must_be_taken():
+    machine = make(2)
+    set_words(machine.tiles[0], 0, np.array([3]))
+    programs = programs_of([send(1, 4, 0, 1), send(1, 5, 0, 1)], [receive(0, 1, 0, 4)])
+    with pytest.raises(ProgramError) as caught:
+        machine.run(programs)
+    assert caught.value.cause == "The message from tile 0 with tag 5 was not taken."
+    assert caught.value.tile == 1
 
 
 def test_a_message_of_nothing():

@@ -190,6 +190,18 @@ MUTANTS = {
         tile, "self._put(o, o.result_slot, payload", "self._put(o, o.offset, payload",
         test_machine.test_broadcast, {"place": Place.WORDS, "tiles": 2},
     ),
+    "a send never waits": Mutant(
+        network, "self.under_way[source] < MESSAGES", "True",
+        test_machine.test_a_send_waits_when_too_many_messages_were_not_taken,
+    ),
+    "room is never given back": Mutant(
+        network, "self.under_way[message.source] -= 1", "pass",
+        test_machine.test_a_send_waits_when_too_many_messages_were_not_taken,
+    ),
+    "one message less is under way": Mutant(
+        network, "self.under_way[source] < MESSAGES", "self.under_way[source] < MESSAGES - 1",
+        test_machine.test_tiles_that_send_too_much_to_each_other_wait_for_ever,
+    ),
 }  # fmt: skip
 
 
