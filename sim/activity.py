@@ -66,11 +66,53 @@ def activities(config: TileConfig, counted: Counters) -> list[Activity]:
             core["memory_dark"],
         ),
         ("core", "instructions", core["instructions"], 0),
+        (
+            "ring",
+            "flits",
+            max(counted["ring"]["sent_up"], counted["ring"]["sent_down"]),
+            core["collective_dark"],
+        ),
+        ("messages", "flits", counted["message"]["flits_sent"] / 2, core["message_dark"]),
     )
     return [
         Activity(part, work, min(1.0, active / cycles), dark / cycles)
         for part, work, active, dark in parts
     ]
+
+
+def bytes_by_path(config: TileConfig, counted: Counters) -> dict[str, int]:
+    """Return how many bytes went each way, by its name, those of whole beats, lines and flits.
+
+    Parameters
+    ----------
+    config
+        Of the tile.
+    counted
+        How far the counters moved.
+    """
+    core, l1, memory = counted["core"], counted["l1"], counted["memory"]
+    ring, beat = counted["ring"], config.beat_bytes
+    return {
+        "streamed": beat * counted["operands"]["beats"],
+        "appended": beat * memory["appends"],
+        "l1": ACCESS_BEATS * beat * (l1["misses"] + l1["write_backs"]),
+        "registers": beat * (memory["beats"] + memory["stores"]),
+        "ring": config.ring_bytes * (ring["sent_up"] + ring["sent_down"]),
+        "noc": config.flit_bytes * counted["message"]["flits_sent"],
+        "host": beat * (core["host_reads"] + core["host_writes"]),
+    }
+
+
+PATHS: Mapping[str, str] = {
+    "streamed": "of operands, from memory to the matrix engine",
+    "appended": "to memory past L1",
+    "l1": "between L1 and memory",
+    "registers": "between L1 or memory and registers, by loads and stores",
+    "ring": "to the neighbours in the ring",
+    "noc": "to the networks of messages",
+    "host": "between host and memory, requests and answers included",
+}
+"""What the names of `bytes_by_path` mean."""
 
 
 def moved(before: Counters, after: Counters) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ from gen.kernels.program import build
 from gen.models.model import Model
 from gen.package import generate
 from rtl.config import TileConfig
-from sim.activity import Activity, activities, moved
+from sim.activity import PATHS, Activity, activities, bytes_by_path, moved
 from sim.figures import Figure
 from sim.golden.fp32 import Floats
 from sim.tile import TileSession, simulate
@@ -94,6 +94,9 @@ class TileEngine:
                     bound=1,
                 ),
             ]
+        counted = moved(self._begin, self._tile.counters())
+        for path, count in bytes_by_path(self._config, counted).items():
+            found.append(Figure(f"run.bytes.{path}", count, "bytes", PATHS[path]))
         speed = sum(cycles) / self._seconds
         return [*found, Figure("run.speed", speed, "cycles/s", "simulated, on this machine")]
 

@@ -9,7 +9,7 @@ from amaranth.hdl import Const
 from rtl.config import PRESETS
 from rtl.core.window import Engine
 from rtl.tile import ProbeLayout
-from sim.activity import WIDTH, Activity, activities, moved
+from sim.activity import PATHS, WIDTH, Activity, activities, bytes_by_path, moved
 from sim.profile import profile
 
 CONFIG = PRESETS["nano"]
@@ -74,26 +74,47 @@ def test_strips():
 
 def test_activities_are_fractions_of_the_cycles():
     names = {
-        "core": ("cycles", "instructions", "matrix_dark", "vector_dark", "memory_dark"),
+        "core": (
+            "cycles", "instructions", "matrix_dark", "vector_dark", "memory_dark",
+            "collective_dark", "message_dark", "host_reads", "host_writes",
+        ),
         "hbm": ("reads", "writes"),
         "mac": ("steps",),
         "vec": ("transfers",),
         "memory": ("beats", "stores", "appends"),
-    }
+        "ring": ("sent_up", "sent_down"),
+        "message": ("flits_sent",),
+        "operands": ("beats",),
+        "l1": ("misses", "write_backs"),
+    }  # fmt: skip
     before = {window: dict.fromkeys(counters, 100) for window, counters in names.items()}
     after = {
         "core": {
             "cycles": 1100, "instructions": 110, "matrix_dark": 300, "vector_dark": 600,
-            "memory_dark": 1100,
+            "memory_dark": 1100, "collective_dark": 1090, "message_dark": 1100,
+            "host_reads": 103, "host_writes": 101,
         },
         "hbm": {"reads": 400, "writes": 150},
         "mac": {"steps": 700},
         "vec": {"transfers": 200},
         "memory": {"beats": 101, "stores": 102, "appends": 103},
+        "ring": {"sent_up": 105, "sent_down": 107},
+        "message": {"flits_sent": 120},
+        "operands": {"beats": 150},
+        "l1": {"misses": 110, "write_backs": 101},
     }  # fmt: skip
-    found = {a.part: a for a in activities(CONFIG, moved(before, after))}
+    grown = moved(before, after)
+    found = {a.part: a for a in activities(CONFIG, grown)}
     assert found["memory bus"].active == pytest.approx(0.7)
     assert (found["matrix"].active, found["matrix"].dark) == (0.6, 0.2)
     assert (found["vector"].active, found["vector"].dark) == (0.1, 0.5)
     assert (found["load/store"].active, found["load/store"].dark) == (0.006, 1.0)
     assert found["core"].active == 0.01
+    assert (found["ring"].active, found["ring"].dark) == (0.007, 0.99)
+    assert (found["messages"].active, found["messages"].dark) == (0.01, 1.0)
+    beat, line = CONFIG.beat_bytes, 2 * CONFIG.beat_bytes
+    assert bytes_by_path(CONFIG, grown) == {
+        "streamed": 50 * beat, "appended": 3 * beat, "l1": 11 * line, "registers": 3 * beat,
+        "ring": 12 * CONFIG.ring_bytes, "noc": 20 * CONFIG.flit_bytes, "host": 4 * beat,
+    }  # fmt: skip
+    assert PATHS.keys() == bytes_by_path(CONFIG, grown).keys()
