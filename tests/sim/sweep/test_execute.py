@@ -71,7 +71,7 @@ def gone(processes: list[psutil.Process]) -> bool:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path, log: Path) -> None:
-    process = start(tmp_path, 0.2)
+    process = start(tmp_path, 0.5)
     wait_for(log, 6)
     family = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGKILL)
@@ -92,7 +92,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path, log: Path) -> None:
 
 
 def test_an_interrupted_sweep_ends_what_it_started(tmp_path, log: Path) -> None:
-    process = start(tmp_path, 0.3)
+    process = start(tmp_path, 2)
     wait_for(log, 1)
     with Store(tmp_path / "store") as store:
         while not store.rows():
